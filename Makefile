@@ -1,0 +1,47 @@
+# Every target sets up all it needs in .venv; nothing outside this folder is changed.
+PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11 python,$(shell command -v $(p) >/dev/null 2>&1 && $(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $(p))))
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: help demo test check bench fmt clean
+help:
+	@echo "make demo    watch a loop repair a small program (offline, under a minute)"
+	@echo "make test    run the tests        make check   format, lint, types, import contracts"
+	@echo "make bench   measure the speed    make clean   remove what these made"
+
+.venv/made:
+	@test -n "$(PYTHON)" || { echo "loopwright needs Python 3.11 or newer on PATH (or: make PYTHON=/path/to/python3)"; exit 2; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "$(PYTHON) cannot make virtual environments: install the package python3-venv, then try again"; exit 2; }
+	$(PYTHON) -m venv --clear .venv
+	@touch $@
+
+.venv/demo: .venv/made requirements/base.txt requirements/demo.txt pyproject.toml
+	$(PIP) install -r requirements/demo.txt
+	$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/dev: .venv/demo requirements/dev.txt
+	$(PIP) install -r requirements/dev.txt
+	@touch $@
+
+demo: .venv/demo
+	$(BIN)/loopwright demo
+
+test: .venv/dev
+	$(BIN)/python -m pytest -n auto
+
+check: .venv/dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+fmt: .venv/dev
+	$(BIN)/ruff check --fix-only --quiet . || true
+	$(BIN)/ruff format --quiet .
+
+bench: .venv/dev
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf .venv loopwright-demo build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

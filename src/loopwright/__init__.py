@@ -1,0 +1,1 @@
+"""Run any agent in a loop that knows when to stop."""

@@ -1,0 +1,1 @@
+"""Who does the work: each module turns one kind of agent into a function of an `Attempt`."""

@@ -1,0 +1,1 @@
+"""The demo: a small project with planted bugs, and an agent that repairs it."""

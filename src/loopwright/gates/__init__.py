@@ -1,0 +1,1 @@
+"""Who judges the work: each module turns one kind of evidence into a `Score`."""

@@ -1,0 +1,1 @@
+"""Who performs commands: the process that calls `drive`."""

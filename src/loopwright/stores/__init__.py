@@ -1,0 +1,1 @@
+"""Where journals are kept; every store passes the same conformance suite."""

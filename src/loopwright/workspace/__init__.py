@@ -1,0 +1,1 @@
+"""Where an agent works: snapshots, diffs, restore, protected files."""
