@@ -1,0 +1,329 @@
+"""The facts: everything that can be on record about a run, as one closed union.
+
+Rule: a fact says what happened, in the past tense, and never changes. Schema v1 freezes with the
+first release; after that a field may be added with a default, never renamed or removed. When a
+fact happened (`at`) is kept beside it, in its commit; lengths are `seconds` of a monotonic clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, TypeAlias, get_args
+
+from loopwright.core.values import (
+    UNKNOWN_USAGE,
+    About,
+    Action,
+    Answer,
+    FailureKind,
+    Outcome,
+    Score,
+    Usage,
+    Verdict,
+)
+
+StopReason = Literal[
+    "quality_reached",
+    "already_satisfied",
+    "limits_reached",
+    "max_iterations",
+    "max_duration",
+    "max_wait",
+    "budget",
+    "cost_unknown",
+    "max_tokens",
+    "converged",
+    "consecutive_errors",
+    "permanent_error",
+    "gate_error",
+    "interrupted_too_often",
+    "health",
+    "rejected",
+    "stopped_by_user",
+    "policy_violation",
+]
+EndPhase = Literal["complete", "failed", "stopped"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted:
+    """The run exists: `spec` is the resolved loop (secrets as names), `origin` what started it."""
+
+    run: str
+    spec: Mapping[str, Any]
+    digest: str
+    workspace: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    origin: str = "hand"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """A host took the run. `outputs` are files its own stdout or stderr is open on."""
+
+    epoch: int
+    owner: str
+    host: str
+    boot: str
+    outputs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptStarted:
+    """Intent, on record before the effect: this attempt of this iteration begins from `snapshot`."""
+
+    iteration: int
+    attempt: int
+    key: str
+    allowance_s: float
+    candidate: int = 0
+    snapshot: str | None = None
+    evidence: str | None = None
+    reserve_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptSucceeded:
+    """The agent gave a result; `snapshot` holds the work."""
+
+    result: Any
+    seconds: float
+    summary: str = ""
+    usage: Usage = UNKNOWN_USAGE
+    session: str | None = None
+    snapshot: str | None = None
+    evidence: str | None = None
+    degraded: str | None = None
+    timed_out: bool = False
+    claims_done: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptFailed:
+    """The agent gave none. `retry_after` is a lower bound in seconds, `dice` the chance its back-off uses."""
+
+    kind: FailureKind
+    message: str
+    seconds: float
+    retry_after: float | None = None
+    dice: float = 0.0
+    usage: Usage = UNKNOWN_USAGE
+    session: str | None = None
+    snapshot: str | None = None
+    evidence: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptInterrupted:
+    """The attempt was cut from outside; `seconds` reach to its last sign of life."""
+
+    cause: Literal["crash", "handover", "stop", "pause"]
+    seconds: float = 0.0
+    snapshot: str | None = None
+    evidence: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitStarted:
+    """A back-off or rate-limit wait began: `seconds` long, till `until`."""
+
+    until: datetime
+    seconds: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkspaceChanged:
+    """The workspace is now `snapshot`, and no attempt made it so: scores of another snapshot are void."""
+
+    snapshot: str | None
+    evidence: str | None = None
+    cause: Literal["baseline", "user", "restored", "gate"] = "user"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceChanged:
+    """Files that gates judge by were touched, and what was done about it."""
+
+    paths: tuple[str, ...]
+    action: Literal["restored", "blocked", "asked", "accepted"]
+    digest: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateScored:
+    """One gate judged one snapshot."""
+
+    gate: str
+    score: Score
+    seconds: float
+    snapshot: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """The scores of the open iteration, weighed together."""
+
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertRaised:
+    """A monitor named an illness of the loop, or the convergence nudge did (`NO_PROGRESS`)."""
+
+    kind: str
+    iteration: int
+    action: Action
+    message: str
+    critical: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRequested:
+    """A person is asked; `digest` is of exactly what is shown."""
+
+    id: str
+    number: int
+    iteration: int
+    about: About
+    digest: str
+    question: str = ""
+    deadline: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalDecided:
+    """The one decision a request got."""
+
+    id: str
+    answer: Answer
+    by: str = ""
+    channel: str = ""
+    note: str = ""
+    override: str | None = None
+    edits: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noticed:
+    """A request was shown on a channel, or could not be (`problem`)."""
+
+    approval: str
+    channel: str
+    ref: str = ""
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IterationClosed:
+    """The open iteration is over."""
+
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivered:
+    """The accepted work was handed over, or could not be (`problem`)."""
+
+    to: str
+    ref: str = ""
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRequested:
+    """A person wants the run to end: after this iteration, or `now`. `key` is the signal's."""
+
+    now: bool = False
+    by: str = ""
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PauseRequested:
+    """A person wants the run to rest: after this iteration, or `now`."""
+
+    now: bool = False
+    by: str = ""
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed:
+    """The pause is over."""
+
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteAdded:
+    """A person's words for the next attempt."""
+
+    text: str
+    by: str = ""
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsChanged:
+    """A person set limits anew: name to value, the names of a loop file's `[limits]`."""
+
+    limits: Mapping[str, float]
+    by: str = ""
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyChanged:
+    """The loop was redefined for a run that exists; gates judge again."""
+
+    spec: Mapping[str, Any]
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReopened:
+    """A failed or stopped run goes on: streaks start anew; money, iterations and time do not."""
+
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFinished:
+    """The run is over, for this reason."""
+
+    phase: EndPhase
+    reason: StopReason
+    explanation: str
+
+
+Event: TypeAlias = (
+    RunStarted
+    | Claimed
+    | AttemptStarted
+    | AttemptSucceeded
+    | AttemptFailed
+    | AttemptInterrupted
+    | WaitStarted
+    | WorkspaceChanged
+    | EvidenceChanged
+    | GateScored
+    | Judged
+    | AlertRaised
+    | ApprovalRequested
+    | ApprovalDecided
+    | Noticed
+    | IterationClosed
+    | Delivered
+    | StopRequested
+    | PauseRequested
+    | Resumed
+    | NoteAdded
+    | LimitsChanged
+    | PolicyChanged
+    | RunReopened
+    | RunFinished
+)
+EVENTS: tuple[type[Event], ...] = get_args(Event)

@@ -1,0 +1,101 @@
+"""`judge`: the scores of one iteration, weighed into a verdict.
+
+Rules. Passed means: every required gate has status pass. Replacing a pass by fail, error, skipped
+or nothing never passes. Advisory gates move the score, never the decision. The verdict is
+recorded, not recomputed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from loopwright.core.values import Score, Scored, Verdict
+
+SKIPPED = Score(0.0, "did not run", status="skipped")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """How one gate counts. `min` is the mark for a score without a status (`None`: the threshold)."""
+
+    name: str
+    weight: float = 2.0
+    required: bool = True
+    min: float | None = None
+    objective: bool = False
+    min_gain: float = 0.0
+
+
+def settle(rule: Rule, threshold: float, score: Score) -> Score:
+    """`score` with its status: one that has none passes at or above the gate's `min`."""
+    if score.status is not None:
+        return score
+    mark = threshold if rule.min is None else rule.min
+    if score.value >= mark:
+        return replace(score, status="pass", graded=True)
+    reason = score.reason or f"{score.value:.2f} is below {mark:.2f}"
+    return replace(score, status="fail", graded=True, reason=reason)
+
+
+def judge(rules: Sequence[Rule], threshold: float, scores: Iterable[Scored], ran: frozenset[str]) -> Verdict:
+    """The verdict on these scores. `ran` names the gates that were scored in an earlier iteration."""
+    have = {s.gate: s.score for s in scores}
+    rows = [(rule, have.get(rule.name, SKIPPED)) for rule in rules]
+    counted = [(r, s) for r, s in rows if s.status != "skipped" or r.required or r.name in ran]
+    required = [(r, s) for r, s in rows if r.required]
+    required_score = _mean(required)
+    blockers = tuple(r.name for r, s in required if s.status != "pass")
+    reasons = [_reason(r, s) for r, s in rows if r.name in blockers]
+    if not blockers and required_score is not None and required_score < threshold:
+        blockers = ("threshold",)
+        reasons.append(f"threshold: the required gates score {required_score:.4g}, {threshold:.4g} is wanted")
+    reasons += [_reason(r, s) for r, s in rows if not r.required and s.status in {"fail", "error"}]
+    graded = [(r, s) for r, s in rows if s.graded]
+    goal = next((s for r, s in rows if r.objective and s.raw is not None), None)
+    best = next((r for r, _ in rows if r.objective), None)
+    score = _mean(counted)
+    return Verdict(
+        score=1.0 if score is None else score,
+        passed=not blockers,
+        required_score=required_score,
+        blockers=blockers,
+        reasons=tuple(reasons),
+        graded=bool(graded),
+        failing=tuple(f"{r.name}:{item}" for r, s in graded for item in s.failing),
+        fingerprint=_fingerprint(rows) if blockers else "",
+        broken=tuple(r.name for r, s in required if s.status == "error" and s.cause == "tool"),
+        objective=None
+        if goal is None or goal.raw is None
+        else goal.raw * (-1 if goal.direction == "min" else 1),
+        min_gain=best.min_gain if best else 0.0,
+    )
+
+
+def _mean(rows: Sequence[tuple[Rule, Score]]) -> float | None:
+    """The weighted mean of values; an error or a skip is worth nothing. `None` when nothing has weight."""
+    total = sum(r.weight for r, _ in rows)
+    if total <= 0:
+        return None
+    worth = sum(r.weight * (s.value if s.status in {"pass", "fail"} else 0.0) for r, s in rows)
+    return min(1.0, worth / total)
+
+
+def _reason(rule: Rule, score: Score) -> str:
+    said = score.reason.strip() or {"fail": "failed", "error": "could not judge"}.get(
+        score.status or "", "did not run"
+    )
+    mark = {"error": " (error)", "skipped": " (skipped)"}.get(score.status or "", "")
+    advisory = "" if rule.required else " (advisory)"
+    return f"{rule.name}{mark}{advisory}: {said}"
+
+
+def _fingerprint(rows: Sequence[tuple[Rule, Score]]) -> str:
+    """The same for the same failure: gates, statuses, failing items; the reason only where there are no items."""
+    text = "\n".join(
+        f"{r.name} {s.status} {' '.join(sorted(s.failing)) or s.reason}"
+        for r, s in rows
+        if s.status != "pass"
+    )
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

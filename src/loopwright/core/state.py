@@ -1,0 +1,126 @@
+"""What is known of a run: `LoopState`, the fold of its facts.
+
+Rule: bounded, so an iteration costs the same at number 10 and at number 10,000. Only `apply`
+(beside this file) makes a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, Literal
+
+from loopwright.core import events as ev
+from loopwright.core.values import Best, Closed, Phase, Scored, Verdict
+
+RECENT: Final = 64  # closed iterations kept; no window may be longer
+SIGNALS: Final = 256  # signal keys remembered, so that none counts twice
+ALERTS: Final = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Iteration:
+    """The iteration under way. Number 0 is the baseline: judged without an attempt."""
+
+    number: int
+    open: ev.AttemptStarted | None = None
+    done: bool = False
+    started: int = 0  # attempts started in it
+    used: int = 0  # attempts that count against the limit
+    failed: ev.AttemptFailed | None = None
+    kinds: tuple[str, ...] = ()  # kinds of its failures, in order
+    interrupted: bool = False
+    wait_until: datetime | None = None
+    wait_why: str = ""
+    output: Any = None
+    summary: str = ""
+    seconds: float = 0.0
+    cost_usd: float | None = 0.0
+    scores: tuple[Scored, ...] = ()
+    verdict: Verdict | None = None
+    notes_shown: int = 0  # how many of the waiting notes its prompt held
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """What the run used so far. `unknown_costs` attempts are not in `cost_usd`."""
+
+    attempts: int = 0
+    seconds: float = 0.0
+    waited_s: float = 0.0
+    cost_usd: float = 0.0
+    known_costs: int = 0
+    unknown_costs: int = 0
+    dearest_usd: float | None = None
+    tokens: int = 0
+    unknown_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopState:
+    """Everything the next decision may look at."""
+
+    run: str = ""
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    digest: str = ""
+    workspace: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    origin: str = ""
+    started_at: datetime | None = None
+    updated_at: datetime | None = None
+    claim: ev.Claimed | None = None
+    snapshot: str | None = None
+    evidence: str | None = None
+    base: str | None = None  # snapshot 0
+    iteration: int = 0  # the last one opened
+    current: Iteration | None = None
+    recent: tuple[Closed, ...] = ()
+    closed: int = 0
+    baseline: Verdict | None = None
+    zero: Closed | None = None  # iteration 0, as it is remembered
+    last: Verdict | None = None
+    output: Any = None
+    summary: str = ""
+    best: Best | None = None
+    totals: Totals = Totals()
+    errors: int = 0  # errored iterations in a row
+    interruptions: int = 0  # crashes in a row
+    broken: tuple[str, ...] = ()  # required gates whose tool broke in the last judged iteration
+    broke_twice: tuple[str, ...] = ()
+    alerts: tuple[ev.AlertRaised, ...] = ()
+    fresh_from: int = 0  # convergence looks only at later iterations
+    calm_from: int = 0  # alerts up to here count no more
+    ran: frozenset[str] = frozenset()  # gates that were scored before
+    signals: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    limits: Mapping[str, float] = field(default_factory=dict)
+    stop: Literal["later", "now"] | None = None
+    pause: Literal["later", "now"] | None = None
+    paused: bool = False
+    approval: ev.ApprovalRequested | None = None
+    requests: int = 0
+    answer: ev.ApprovalDecided | None = None  # to the request about accepting
+    failure: ev.AttemptFailed | None = None  # of the last iteration, when it was errored or cut: feedback
+    fatal: Literal["permanent", "policy_violation"] | None = None
+    peak: float | None = None  # the highest score so far
+    delivered: ev.Delivered | None = None
+    finished: ev.RunFinished | None = None
+
+    @property
+    def phase(self) -> Phase:
+        """Where the run stands, in the mission's words."""
+        it = self.current
+        if self.finished is not None:
+            return self.finished.phase
+        if self.approval is not None:
+            return "human_review"
+        if self.paused:
+            return "paused"
+        if it is None:
+            return "planning"
+        if it.open is not None:
+            return "executing"
+        if it.wait_until is not None:
+            return "waiting"
+        return "validating" if it.done else "planning"

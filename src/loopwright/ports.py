@@ -1,0 +1,182 @@
+"""What an agent, a gate, a workspace and a store look like. Read this page to add one.
+
+Rule: aliases, protocols and plain values only; nothing here does anything. A factory (one file, one
+function) returns an `Agent` or a `Gate`; its keyword-only parameters are its options in a loop file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias
+
+from loopwright.core.events import Event
+from loopwright.core.judge import Rule
+from loopwright.core.values import Attempt, Failed, Score, Scored, Worked
+
+Observe: TypeAlias = Callable[[Event], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where one attempt or gate works. `env` is its complete environment; seconds are limits.
+
+    `root` is the workspace and current folder; `project` is where tools are looked up (usually the
+    same); `artifacts` is a folder of its own for its files. `active` is a cheap fingerprint of the
+    workspace (a sign of life when it changes); `hear` gets output as it comes, for a live view.
+    """
+
+    root: Path
+    project: Path
+    artifacts: Path
+    env: Mapping[str, str]
+    timeout_s: float
+    grace_s: float = 10.0
+    idle_s: float | None = None
+    active: Callable[[], object] | None = None
+    hear: Callable[[bytes], None] | None = None
+
+
+def _nothing_to_probe(place: Place) -> str:  # noqa: ARG001 - the shape of a probe
+    """For what cannot be missing: a function."""
+    return ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agent:
+    """Who does the work.
+
+    `call` never raises for a failed attempt: it returns `Failed` with its kind. `probe` returns what
+    will run (the resolved command, for the start line) and raises `NotStartable` when it cannot.
+    `in_folder`: it works on files, so the default workspace is the folder, not `none`. `limits` are
+    its own defaults by the names of `[limits]`; `keys` are environment names it may see.
+    """
+
+    name: str
+    call: Callable[[Attempt, Place], Awaitable[Worked | Failed]]
+    in_folder: bool = True
+    probe: Callable[[Place], str] = _nothing_to_probe
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    keys: tuple[str, ...] = ()
+
+
+class Diff(Protocol):
+    """What changed since snapshot 0: counts of lines and the files' names."""
+
+    @property
+    def lines(self) -> int:
+        """Lines added and removed."""
+
+    @property
+    def text(self) -> str:
+        """A unified diff, bounded."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files it touches, relative to the workspace."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a gate may look at beside the workspace. `diff` is computed when asked for."""
+
+    iteration: int
+    output: Any = None
+    summary: str = ""
+    workdir: Path | None = None
+    diff: Callable[[], Diff | None] = lambda: None
+    previous: Any = None
+    scores: tuple[Scored, ...] = ()
+
+
+Measure: TypeAlias = Score | float | bool
+Check: TypeAlias = Callable[[Seen, Place], Awaitable[Measure]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """Who judges the work: `check` measures, `rule` says how it counts.
+
+    A check returns a `Score` (with a status when it knows), a number or a bool, and raises
+    `NotStartable` when its tool cannot run and `BadEvidence` for a report that proves nothing.
+    `python`: it runs Python code of the workspace, so bytecode goes to the artifacts folder.
+    """
+
+    rule: Rule
+    check: Check
+    probe: Callable[[Place], str] = _nothing_to_probe
+    timeout: float | None = None
+    after: tuple[str, ...] = ()
+    parallel: bool = False
+    writes: bool = False
+    cwd: str | None = None
+    env: tuple[str, ...] = ()
+    python: bool = False
+
+    @property
+    def name(self) -> str:
+        """The gate's name in its loop."""
+        return self.rule.name
+
+
+class Snapshot(Protocol):
+    """A kept state of the workspace: equal trees are equal content."""
+
+    @property
+    def tree(self) -> str | None:
+        """Its id, `None` where nothing can be kept."""
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Files that are not in it because they look secret or are too large."""
+
+
+class Lease(Protocol):
+    """Who drives a run just now; liveness only, the journal is the fence."""
+
+    def renew(self) -> bool:
+        """Whether it is still ours."""
+
+    def release(self) -> None:
+        """Gives it back."""
+
+
+class Store(Protocol):
+    """Keeps journals: blocking and small, the host gives it a thread.
+
+    Commits are bytes the store never looks into; `n` counts from 1. Damage found in them is the
+    reader's (`codec`) to name.
+    """
+
+    def append(self, run: str, n: int, commit: bytes) -> None:
+        """Writes commit `n` if absent, durably; `Taken` (with what stands there) if not."""
+
+    def read(self, run: str, after: int = 0) -> Iterator[tuple[int, bytes]]:
+        """The commits with a number above `after`, in order."""
+
+    def append_with(
+        self, run: str, n: int, commit: bytes, head: bytes, fold: bytes | None, *, active: bool
+    ) -> None:
+        """Like `append`; the head, and the fold if given, become readable with it."""
+
+    def heads(self, *, active: bool | None = None, limit: int = 1000) -> Iterable[tuple[str, bytes]]:
+        """Runs with their heads, newest first; may be one commit behind."""
+
+    def cached(self, run: str) -> tuple[int, bytes] | None:
+        """A cached fold and the number of the commit it reaches to; may be missing or behind."""
+
+    def signal(self, run: str, key: str, record: bytes) -> bool:
+        """Whether this key was free: a signal is created once and its key is never free again."""
+
+    def signals(self, run: str) -> Iterable[tuple[str, bytes]]:
+        """The signals not yet settled, oldest first."""
+
+    def settle(self, run: str, keys: Iterable[str]) -> None:
+        """Marks signals as consumed."""
+
+    def lease(self, run: str, owner: str, ttl: float) -> Lease | None:
+        """A lease on the run, or `None` while another living owner has one."""
+
+    def close(self) -> None:
+        """Lets go of files and connections."""
