@@ -1,0 +1,163 @@
+"""The run document: what `run --json`, `list` and the page say of a run (DESIGN §11).
+
+Rule: made from the state alone, so every reader says the same. Unknown is `None`, never zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC
+from typing import Any, Final
+
+from loopwright.core.events import StopReason
+from loopwright.core.monitors import healthy
+from loopwright.core.state import LoopState
+
+SCHEMA: Final = "loopwright/run/v1"
+WAITING_CODE: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What the shell is told of an ending, and what to do next (`{run}` is the run's id)."""
+
+    exit_code: int
+    next: str
+
+
+ENDINGS: Final[dict[StopReason, Ending]] = {
+    "quality_reached": Ending(0, "loopwright diff {run}"),
+    "already_satisfied": Ending(0, "loopwright show {run} --gates"),
+    "limits_reached": Ending(0, "loopwright diff {run} --iteration {best}"),
+    "max_iterations": Ending(3, "loopwright resume {run} --add-iterations 10"),
+    "max_duration": Ending(3, "loopwright resume {run} --add-duration 30m"),
+    "max_wait": Ending(3, "loopwright resume {run} once the limit is lifted"),
+    "budget": Ending(3, "loopwright resume {run} --add-budget 5"),
+    "cost_unknown": Ending(3, "set limits.reserve to a cost per attempt, then loopwright resume {run}"),
+    "max_tokens": Ending(3, "raise limits.max_tokens, then loopwright resume {run}"),
+    "converged": Ending(3, 'loopwright resume {run} --note "try another way"'),
+    "consecutive_errors": Ending(3, "loopwright show {run} --log"),
+    "policy_violation": Ending(3, "loopwright show {run} --events"),
+    "health": Ending(4, "loopwright show {run} --health"),
+    "rejected": Ending(5, "loopwright restore {run} --iteration 0"),
+    "stopped_by_user": Ending(5, "loopwright resume {run}"),
+    "permanent_error": Ending(7, "mend what it says, then loopwright resume {run}"),
+    "gate_error": Ending(7, "mend the gate's tool, then loopwright resume {run}"),
+    "interrupted_too_often": Ending(7, "loopwright show {run} --log"),
+}
+
+
+def exit_code(state: LoopState) -> int | None:
+    """The exit code of DESIGN §11; `None` while the run is under way."""
+    if state.finished is not None:
+        return ENDINGS[state.finished.reason].exit_code
+    return WAITING_CODE if state.approval is not None or state.paused or _expired(state) else None
+
+
+def _expired(state: LoopState) -> bool:
+    return state.answer is not None and state.answer.answer == "expired"
+
+
+def next_step(state: LoopState) -> str:
+    """The command to type next."""
+    if state.finished is not None:
+        best = state.best.iteration if state.best else 0
+        return ENDINGS[state.finished.reason].next.format(run=state.run, best=best)
+    if state.approval is not None:
+        return f"loopwright approve {state.run}"
+    if _expired(state):
+        return f"loopwright ask-again {state.run}"
+    if state.paused:
+        return f"loopwright resume {state.run}"
+    return f"loopwright watch {state.run}"
+
+
+def explanation(state: LoopState) -> str:
+    """Why the run is where it is, in a sentence."""
+    if state.finished is not None:
+        return state.finished.explanation
+    it = state.current
+    if state.approval is not None:
+        return state.approval.question
+    if _expired(state):
+        return "nobody decided in time; the work is kept"
+    if state.paused:
+        return "paused by a person"
+    if it is not None and it.wait_until is not None:
+        return f"{it.wait_why}, until {it.wait_until.astimezone(UTC):%H:%M:%S} UTC"
+    return f"iteration {it.number} is under way" if it else "about to begin an iteration"
+
+
+def passed(state: LoopState) -> bool:
+    """Whether the run ended with work that passed every required gate."""
+    end = state.finished
+    if end is None or end.phase != "complete":
+        return False
+    if end.reason == "limits_reached":
+        return state.best is not None and state.best.passed
+    return state.last is not None and state.last.passed
+
+
+def reason(state: LoopState) -> str | None:
+    """The closed word for the ending, or for the wait."""
+    if state.finished is not None:
+        return state.finished.reason
+    if state.approval is not None:
+        return "approval_requested"
+    if _expired(state):
+        return "approval_expired"
+    return "paused" if state.paused else None
+
+
+def head(state: LoopState) -> dict[str, Any]:
+    """The run document, with the open approval and the next wake for those who watch."""
+    totals = state.totals
+    best = state.best
+    attempts = totals.known_costs + totals.unknown_costs
+    return {
+        "schema": SCHEMA,
+        "run": state.run,
+        "goal": state.spec.get("goal", ""),
+        "phase": state.phase,
+        "reason": reason(state),
+        "explanation": explanation(state),
+        "next": next_step(state),
+        "passed": passed(state),
+        "iterations": state.iteration,
+        "score": state.last.score if state.last else None,
+        "best_score": best.score if best else None,
+        "best_iteration": best.iteration if best else None,
+        "cost_usd": None if totals.unknown_costs or not attempts else round(totals.cost_usd, 6),
+        "tokens": None if totals.unknown_tokens or not attempts else totals.tokens,
+        "duration_s": round(totals.seconds, 3),
+        "started_at": state.started_at.astimezone(UTC) if state.started_at else None,
+        "updated_at": state.updated_at.astimezone(UTC) if state.updated_at else None,
+        "alerts": [{"kind": a.kind, "iteration": a.iteration} for a in state.alerts],
+        "exit_code": exit_code(state),
+        "approval": state.approval.id if state.approval else None,
+        "wake": state.current.wait_until if state.current else None,
+    }
+
+
+def health(state: LoopState) -> dict[str, Any]:
+    """Whether the loop is well, in the mission's one line, and its alerts."""
+    well = healthy(state)
+    last = state.alerts[-1] if state.alerts else None
+    score = "no score yet" if state.last is None else f"score {state.last.score:.2f}"
+    best = "" if state.best is None else f", best {state.best.score:.2f} at iteration {state.best.iteration}"
+    ill = "" if well or last is None else f"; {last.kind}: {last.message}"
+    word = "healthy" if well else "unhealthy"
+    return {
+        "healthy": well,
+        "summary": f"{word}: iteration {state.iteration}, {score}{best}, {len(state.alerts)} alerts{ill}",
+        "alerts": [
+            {
+                "kind": a.kind,
+                "iteration": a.iteration,
+                "action": a.action,
+                "message": a.message,
+                "critical": a.critical,
+            }
+            for a in state.alerts
+        ],
+    }

@@ -1,0 +1,116 @@
+"""The open journal of one run: fold what stands there, record what happens, keep the fence.
+
+Rules. A fact is applied before it is written, so an illegal one never reaches a store. Facts may
+wait for company until `flush`. A refused commit means that another runner was first: unless what
+stands there is our own bytes, this one leaves.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+from loopwright import codec
+from loopwright.core.apply import apply, fold
+from loopwright.core.events import Claimed, Event
+from loopwright.core.head import head
+from loopwright.core.state import LoopState
+from loopwright.errors import Locked, Taken
+from loopwright.ports import Observe, Store
+
+KEEP_FOLD_EVERY: Final = 64  # commits between cached folds: resuming re-reads no more than these
+
+
+class Journal:
+    """The journal of one run and its fold, `state`."""
+
+    def __init__(self, store: Store, run: str, *, observe: tuple[Observe, ...] = ()) -> None:
+        self.store = store
+        self.run = run
+        self.state = LoopState()
+        self.n = 0
+        self._link = ""
+        self._owner = ""
+        self._epoch = 0
+        self._observe = observe
+        self._pending: list[tuple[datetime, Event]] = []
+        self._kept = 0
+        self._load()
+
+    @property
+    def exists(self) -> bool:
+        """Whether the run is on record."""
+        return self.n > 0
+
+    def _load(self) -> None:
+        cached = self.store.cached(self.run)
+        kept = codec.decode_fold(cached[1]) if cached else None
+        if kept is not None and self._stands(kept[0], kept[1]):
+            self.n, self._link, self.state = kept
+            self._kept = self.n
+        self.catch_up()
+
+    def _stands(self, n: int, link: str) -> bool:
+        """Whether commit `n` is the one a cached fold was made of: a copy of another history is not used."""
+        line = next((body for number, body in self.store.read(self.run, n - 1) if number == n), None)
+        return line is not None and codec.link_of(line) == link
+
+    def catch_up(self) -> None:
+        """Folds what others wrote since."""
+        for commit in codec.commits(self.run, self.store.read(self.run, self.n), self.n, self._link):
+            self.state = fold(self.state, commit.facts)
+            self.n, self._link = commit.n, commit.link
+
+    def claim(self, claimed: Claimed, at: datetime) -> None:
+        """Takes the run for this host; from now on its commits carry this epoch."""
+        self._owner, self._epoch = claimed.owner, claimed.epoch
+        self.record(at, claimed)
+
+    def record(self, at: datetime, *events: Event) -> None:
+        """Folds these facts in and keeps them for the next `flush`."""
+        for event in events:
+            self.state = apply(self.state, event, at)
+            self._pending.append((max(at, self.state.updated_at or at), event))
+
+    def flush(self) -> None:
+        """Writes the waiting facts as one commit; returns once they are durable. `Locked` when fenced off."""
+        if not self._pending:
+            return
+        facts = tuple(self._pending)
+        n = self.n + 1
+        line = codec.encode(n, self._link, self._owner, self._epoch, secrets.token_hex(6), facts)
+        active = self.state.finished is None
+        link = codec.link_of(line)
+        due = n - self._kept >= KEEP_FOLD_EVERY
+        kept = codec.encode_fold(n, link, self.state) if due else None
+        try:
+            self.store.append_with(self.run, n, line, codec.dumps(head(self.state)), kept, active=active)
+        except Taken as taken:
+            if taken.standing != line:
+                raise Locked(
+                    f"run {self.run} was taken over by another runner (commit {n}); this one stops"
+                ) from None
+        self.n, self._link = n, link
+        self._kept = n if due else self._kept
+        self._pending.clear()
+        for _, event in facts:
+            for see in self._observe:
+                see(event)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether facts wait for a flush."""
+        return bool(self._pending)
+
+
+def replay(store: Store, run: str, stop: Callable[[LoopState], bool] = lambda _: False) -> LoopState:
+    """The fold of a run's facts from the first on, up to the first state for which `stop` holds."""
+    state = LoopState()
+    for commit in codec.commits(run, store.read(run)):
+        for at, event in commit.facts:
+            state = apply(state, event, at)
+            if stop(state):
+                return state
+    return state

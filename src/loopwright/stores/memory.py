@@ -1,0 +1,116 @@
+"""Journals in this process only: for tests, and for loops that need not outlive it.
+
+Rule: the same contract as every store, with a lock instead of a disk.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+
+from loopwright.errors import Taken
+
+
+class MemoryLease:
+    """A lease that ends with the process."""
+
+    def __init__(self, leases: dict[str, str], run: str, owner: str) -> None:
+        self._leases = leases
+        self._run = run
+        self._owner = owner
+
+    def renew(self) -> bool:
+        """Whether it is still ours."""
+        return self._leases.get(self._run) == self._owner
+
+    def release(self) -> None:
+        """Gives it back."""
+        if self._leases.get(self._run) == self._owner:
+            del self._leases[self._run]
+
+
+class MemoryStore:
+    """A store in memory; one instance is one store."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._commits: dict[str, list[bytes]] = {}
+        self._heads: dict[str, tuple[bool, bytes]] = {}
+        self._folds: dict[str, tuple[int, bytes]] = {}
+        self._signals: dict[str, dict[str, tuple[bytes, bool]]] = {}
+        self._leases: dict[str, str] = {}
+
+    def append(self, run: str, n: int, commit: bytes) -> None:
+        """Writes commit `n` if absent; `Taken` if not."""
+        with self._lock:
+            self._append(run, n, commit)
+
+    def _append(self, run: str, n: int, commit: bytes) -> None:
+        lines = self._commits.setdefault(run, [])
+        if n <= len(lines):
+            raise Taken(n, lines[n - 1])
+        if n != len(lines) + 1:
+            raise ValueError(f"commit {n} of {run} would leave a gap after {len(lines)}")
+        lines.append(commit)
+
+    def append_with(
+        self, run: str, n: int, commit: bytes, head: bytes, fold: bytes | None, *, active: bool
+    ) -> None:
+        """Like `append`, with the head and a fold."""
+        with self._lock:
+            self._append(run, n, commit)
+            self._heads.pop(run, None)  # newest last
+            self._heads[run] = (active, head)
+            if fold is not None:
+                self._folds[run] = (n, fold)
+
+    def read(self, run: str, after: int = 0) -> Iterator[tuple[int, bytes]]:
+        """The commits above `after`, in order."""
+        with self._lock:
+            lines = self._commits.get(run, [])[after:]
+        return iter(list(enumerate(lines, after + 1)))
+
+    def heads(self, *, active: bool | None = None, limit: int = 1000) -> Iterable[tuple[str, bytes]]:
+        """Runs with their heads, newest first."""
+        with self._lock:
+            found = [(r, h) for r, (a, h) in reversed(self._heads.items()) if active is None or a == active]
+        return found[:limit]
+
+    def cached(self, run: str) -> tuple[int, bytes] | None:
+        """A cached fold."""
+        with self._lock:
+            return self._folds.get(run)
+
+    def signal(self, run: str, key: str, record: bytes) -> bool:
+        """Whether this key was free."""
+        with self._lock:
+            mine = self._signals.setdefault(run, {})
+            if key in mine:
+                return False
+            mine[key] = (record, False)
+            return True
+
+    def signals(self, run: str) -> Iterable[tuple[str, bytes]]:
+        """The signals not yet settled."""
+        if run not in self._signals:
+            return ()
+        with self._lock:
+            return [(k, r) for k, (r, settled) in self._signals[run].items() if not settled]
+
+    def settle(self, run: str, keys: Iterable[str]) -> None:
+        """Marks signals as consumed."""
+        with self._lock:
+            mine = self._signals.get(run, {})
+            for key in keys:
+                if key in mine:
+                    mine[key] = (mine[key][0], True)
+
+    def lease(self, run: str, owner: str, ttl: float) -> MemoryLease | None:  # noqa: ARG002 - it cannot expire
+        """A lease on the run, or `None`."""
+        with self._lock:
+            if self._leases.setdefault(run, owner) != owner:
+                return None
+        return MemoryLease(self._leases, run, owner)
+
+    def close(self) -> None:
+        """Nothing to let go of."""
