@@ -8,7 +8,7 @@ stands there is our own bytes, this one leaves.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Final
 
@@ -105,12 +105,10 @@ class Journal:
         return bool(self._pending)
 
 
-def replay(store: Store, run: str, stop: Callable[[LoopState], bool] = lambda _: False) -> LoopState:
-    """The fold of a run's facts from the first on, up to the first state for which `stop` holds."""
+def history(store: Store, run: str) -> Iterator[tuple[int, datetime, Event, LoopState]]:
+    """Each fact of a run with its commit's number, when it happened, and the state after it."""
     state = LoopState()
     for commit in codec.commits(run, store.read(run)):
         for at, event in commit.facts:
             state = apply(state, event, at)
-            if stop(state):
-                return state
-    return state
+            yield commit.n, at, event, state

@@ -28,7 +28,7 @@ class Ending:
 ENDINGS: Final[dict[StopReason, Ending]] = {
     "quality_reached": Ending(0, "loopwright diff {run}"),
     "already_satisfied": Ending(0, "loopwright show {run} --gates"),
-    "limits_reached": Ending(0, "loopwright diff {run} --iteration {best}"),
+    "limits_reached": Ending(0, "loopwright restore {run} --iteration best"),
     "max_iterations": Ending(3, "loopwright resume {run} --add-iterations 10"),
     "max_duration": Ending(3, "loopwright resume {run} --add-duration 30m"),
     "max_wait": Ending(3, "loopwright resume {run} once the limit is lifted"),
@@ -51,11 +51,7 @@ def exit_code(state: LoopState) -> int | None:
     """The exit code of DESIGN §11; `None` while the run is under way."""
     if state.finished is not None:
         return ENDINGS[state.finished.reason].exit_code
-    return WAITING_CODE if state.approval is not None or state.paused or _expired(state) else None
-
-
-def _expired(state: LoopState) -> bool:
-    return state.answer is not None and state.answer.answer == "expired"
+    return WAITING_CODE if state.approval is not None or state.paused or state.expired else None
 
 
 def next_step(state: LoopState) -> str:
@@ -65,7 +61,7 @@ def next_step(state: LoopState) -> str:
         return ENDINGS[state.finished.reason].next.format(run=state.run, best=best)
     if state.approval is not None:
         return f"loopwright approve {state.run}"
-    if _expired(state):
+    if state.expired:
         return f"loopwright ask-again {state.run}"
     if state.paused:
         return f"loopwright resume {state.run}"
@@ -79,12 +75,12 @@ def explanation(state: LoopState) -> str:
     it = state.current
     if state.approval is not None:
         return state.approval.question
-    if _expired(state):
+    if state.expired:
         return "nobody decided in time; the work is kept"
     if state.paused:
         return "paused by a person"
-    if it is not None and it.wait_until is not None:
-        return f"{it.wait_why}, until {it.wait_until.astimezone(UTC):%H:%M:%S} UTC"
+    if state.wait_until is not None:
+        return f"{state.wait_why}, until {state.wait_until.astimezone(UTC):%H:%M:%S} UTC"
     return f"iteration {it.number} is under way" if it else "about to begin an iteration"
 
 
@@ -104,16 +100,16 @@ def reason(state: LoopState) -> str | None:
         return state.finished.reason
     if state.approval is not None:
         return "approval_requested"
-    if _expired(state):
+    if state.expired:
         return "approval_expired"
     return "paused" if state.paused else None
 
 
-def head(state: LoopState) -> dict[str, Any]:
-    """The run document, with the open approval and the next wake for those who watch."""
+def document(state: LoopState) -> dict[str, Any]:
+    """The run document of DESIGN §11."""
     totals = state.totals
     best = state.best
-    attempts = totals.known_costs + totals.unknown_costs
+    attempts = totals.known_costs + totals.unknown_costs + totals.cut
     return {
         "schema": SCHEMA,
         "run": state.run,
@@ -128,14 +124,21 @@ def head(state: LoopState) -> dict[str, Any]:
         "best_score": best.score if best else None,
         "best_iteration": best.iteration if best else None,
         "cost_usd": None if totals.unknown_costs or not attempts else round(totals.cost_usd, 6),
-        "tokens": None if totals.unknown_tokens or not attempts else totals.tokens,
+        "tokens": None if totals.unknown_tokens or totals.cut or not attempts else totals.tokens,
         "duration_s": round(totals.seconds, 3),
         "started_at": state.started_at.astimezone(UTC) if state.started_at else None,
-        "updated_at": state.updated_at.astimezone(UTC) if state.updated_at else None,
         "alerts": [{"kind": a.kind, "iteration": a.iteration} for a in state.alerts],
         "exit_code": exit_code(state),
+    }
+
+
+def head(state: LoopState) -> dict[str, Any]:
+    """The run document, with what those who watch want beside it: last news, open approval, next wake."""
+    return {
+        **document(state),
+        "updated_at": state.updated_at.astimezone(UTC) if state.updated_at else None,
         "approval": state.approval.id if state.approval else None,
-        "wake": state.current.wait_until if state.current else None,
+        "wake": state.wait_until,
     }
 
 

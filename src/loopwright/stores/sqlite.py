@@ -221,7 +221,7 @@ class SqliteStore:
 
     def signals(self, run: str) -> Iterable[tuple[str, bytes]]:
         """The signals not yet settled, oldest first; nearly free while nobody else writes."""
-        version = self._db.data_version()
+        version = self._db.pragma("data_version")  # looks at the file; the C call of that name does not
         if version == self._quiet[0] and run in self._quiet[1]:
             return ()
         rows = self._rows("SELECT key, body FROM signals WHERE run=? AND settled=0 ORDER BY seq", run)

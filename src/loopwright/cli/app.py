@@ -1,0 +1,89 @@
+"""The program: its verbs, loaded when they are called, and what an error looks like.
+
+Rule: stdout is data, stderr is progress and errors. An error says what happened and what to do, and
+has the exit code of its kind.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+import traceback
+from importlib import import_module
+from typing import Any
+
+import click
+
+from loopwright.errors import LoopwrightError
+
+VERBS = {
+    "run": "run",
+    "resume": "run",
+    "list": "read",
+    "show": "read",
+    "why": "read",
+    "diff": "files",
+    "restore": "files",
+    "stop": "steer",
+    "pause": "steer",
+    "config": "settings",
+    "plugins": "settings",
+    "demo": "demo",
+}
+
+
+class Verbs(click.Group):
+    """The group of all verbs; each is imported when it is named."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The verbs, in the order of a run's life."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The verb of that name."""
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = getattr(import_module(f"loopwright.cli.{VERBS[cmd_name]}"), f"{cmd_name}_")
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
+        """The verb, or an error naming the nearest one."""
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], VERBS, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise click.UsageError(f"there is no verb {args[0]!r}{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="loopwright", message="%(prog)s %(version)s")
+def app() -> None:
+    """Run any agent in a loop that knows when to stop."""
+
+
+def run_app(args: list[str] | None = None) -> int:
+    """The exit code of the command line `args` (default: this program's)."""
+    try:
+        code = app.main(args=args, prog_name="loopwright", standalone_mode=False)
+    except click.exceptions.Abort:
+        return 130
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except LoopwrightError as error:
+        for i, line in enumerate(str(error).splitlines() or [type(error).__name__]):
+            print(f"loopwright: {line}" if i == 0 else f"  {line}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads on: not an error of ours
+        return 0
+    except Exception:  # noqa: BLE001 - the last line of defence
+        traceback.print_exc()
+        print(
+            "loopwright: this is a fault of loopwright itself; please report the lines above", file=sys.stderr
+        )
+        return 1
+    return code if isinstance(code, int) else 0

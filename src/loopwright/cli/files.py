@@ -1,0 +1,74 @@
+"""Verbs on the work itself: diff, restore.
+
+Rule: they look at snapshots; only restore writes, and it keeps what it replaces.
+"""
+
+from __future__ import annotations
+
+import click
+
+from loopwright.cli import words
+from loopwright.cli.read import emit, snapshot_of
+from loopwright.cli.where import Where, as_json, find, opened, places, the_run
+from loopwright.errors import UsageError
+from loopwright.hosts.local import STATE
+from loopwright.hosts.restore import restore
+from loopwright.ports import Store
+from loopwright.workspace.opened import open_workspace
+
+
+def print_diff(where: Where, store: Store, run: str, iteration: str | int | None, *, json_: bool) -> None:
+    """What an iteration changed, or the run in all."""
+    old, new = snapshot_of(store, run, iteration)
+    if old is None or new is None:
+        raise UsageError(f"run {run} kept no snapshots; they need git and a workspace")
+    diff = open_workspace("in_place", where.project, where.project / STATE, run).diff(old, new)
+    if diff is None:
+        raise UsageError(f"the snapshots of run {run} cannot be read: is git on PATH?")
+    if json_:
+        emit(
+            {
+                "from": old,
+                "to": new,
+                "files": [f.path for f in diff.files],
+                "lines": diff.lines,
+                "text": diff.text,
+            }
+        )
+    else:
+        click.echo(words.safe(diff.text), nl=False)
+
+
+@click.command("diff")
+@click.argument("run")
+@click.option("--iteration", metavar="N|best", help="Only what this iteration changed.")
+@as_json
+@places
+def diff_(run: str, iteration: str | None, json_: bool, folder: str, store: str | None) -> None:
+    """Show what RUN changed since it began."""
+    where = find(folder, store)
+    with opened(where) as runs:
+        print_diff(where, runs, the_run(runs, run), iteration, json_=json_)
+
+
+@click.command("restore")
+@click.argument("run")
+@click.option(
+    "--iteration", metavar="N|best", default="best", show_default=True, help="0 is the state before the run."
+)
+@click.option(
+    "--force", is_flag=True, help="Replace edits that are not the run's (they are kept in a snapshot)."
+)
+@places
+def restore_(run: str, iteration: str, force: bool, folder: str, store: str | None) -> None:
+    """Bring back the work as it was after an iteration of RUN."""
+    where = find(folder, store)
+    with opened(where) as runs:
+        name = the_run(runs, run)
+        _, tree = snapshot_of(runs, name, iteration)
+        changed = restore(where.project, runs, name, tree, force=force)
+    for path in changed:
+        click.echo(words.safe(path))
+    click.echo(
+        f"{len(changed)} files restored" if changed else "nothing to restore: it is as it was", err=True
+    )

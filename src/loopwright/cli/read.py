@@ -1,0 +1,291 @@
+"""Reading verbs: list, show, why.
+
+Rule: they read journals and exit 0 whatever the run's end; they change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from loopwright import codec, units
+from loopwright.cli import words
+from loopwright.cli.where import Where, as_json, find, opened, places, the_run
+from loopwright.core import events as ev
+from loopwright.core.head import health
+from loopwright.core.state import LoopState
+from loopwright.core.values import Score
+from loopwright.errors import UsageError
+from loopwright.journal import Journal, history
+from loopwright.ports import Store
+
+HEAD_KEYS = ("updated_at", "approval", "wake")
+
+
+def emit(value: Any) -> None:
+    """`value` as one JSON document on stdout."""
+    click.echo(codec.dumps(value, indent=2))
+
+
+@click.command("list")
+@click.option("--all", "all_", is_flag=True, help="Finished runs too.")
+@click.option("--since", metavar="AGE", help="Only runs with news in the last AGE, such as 12h.")
+@as_json
+@places
+def list_(all_: bool, since: str | None, json_: bool, folder: str, store: str | None) -> None:
+    """Show active runs, newest first."""
+    after = datetime.now(UTC) - timedelta(seconds=_age(since)) if since else None
+    heads: list[dict[str, Any]] = []
+    with opened(find(folder, store)) as runs:
+        for _, body in runs.heads(active=None if all_ else True):
+            head = codec.loads(body)
+            if after is None or datetime.fromisoformat(head["updated_at"]) >= after:
+                heads.append(head)
+    if json_:
+        emit([{k: v for k, v in head.items() if k not in HEAD_KEYS} for head in heads])
+        return
+    if not heads:
+        click.echo("no active runs; --all shows finished ones" if not all_ else "no runs yet", err=True)
+        return
+    now = datetime.now(UTC)
+    click.echo(f"{'RUN':<24} {'STATE':<16} {'IT':>4} {'SCORE':>6} {'COST':>7} {'NEWS':>8}  NEXT")
+    for head in heads:
+        state = head["reason"] or head["phase"]
+        news = words.ago(now, datetime.fromisoformat(head["updated_at"]))
+        click.echo(
+            f"{head['run']:<24} {state:<16} {head['iterations']:>4} {words.score(head['score']):>6} "
+            f"{words.money(head['cost_usd']):>7} {news:>8}  {head['next']}"
+        )
+
+
+def _age(text: str) -> float:
+    try:
+        return units.seconds(text)
+    except ValueError as error:
+        raise UsageError(f"--since: {error}") from None
+
+
+@dataclass(slots=True)
+class Row:
+    """One iteration as its facts tell it."""
+
+    number: int
+    scores: list[tuple[str, Score]] = field(default_factory=list)
+    attempts: int = 0
+    outcome: str = "open"
+    score: float | None = None
+    seconds: float = 0.0
+    cost: float | None = None
+    summary: str = ""
+    snapshot: str | None = None
+    problem: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+def rows(store: Store, run: str) -> Iterator[Row]:
+    """The iterations of a run, the open one last."""
+    row: Row | None = None
+    for _, _, event, state in history(store, run):
+        match event:
+            case ev.AttemptStarted(iteration=number):
+                row = row if row is not None and row.number == number else Row(number)
+                row.attempts += 1
+            case ev.GateScored(gate=gate, score=score):
+                row = row or Row(0)
+                row.scores = [pair for pair in row.scores if pair[0] != gate] + [(gate, score)]
+            case ev.AttemptFailed(kind=kind, message=message) if row is not None:
+                row.problem = f"{kind}: {message}"
+            case ev.EvidenceChanged(paths=paths, action=action) if row is not None:
+                row.notes.append(f"{action}: {', '.join(paths[:5])}")
+            case ev.AlertRaised(kind=kind, message=message) if row is not None:
+                row.notes.append(f"{kind}: {message}")
+            case ev.IterationClosed(outcome=outcome) if row is not None:
+                last = state.recent[-1] if row.number else state.zero
+                row.outcome = outcome
+                row.snapshot = state.snapshot
+                if last is not None:
+                    row.score, row.seconds, row.cost, row.summary = (
+                        last.score,
+                        last.seconds,
+                        last.cost_usd,
+                        last.summary,
+                    )
+                yield row
+                row = None
+            case _:
+                pass
+    if row is not None:
+        yield row
+
+
+def snapshot_of(store: Store, run: str, iteration: str | int | None) -> tuple[str | None, str | None]:
+    """The trees before and after an iteration (a number or `best`); of all the run when `None`."""
+    state = Journal(store, run).state
+    if iteration is None:
+        return state.base, state.snapshot
+    if iteration == "best":
+        if state.best is None:
+            raise UsageError(f"run {run} has no best iteration yet")
+        iteration = state.best.iteration
+    try:
+        wanted = int(iteration)
+    except ValueError:
+        raise UsageError(f"--iteration {iteration}: a number or 'best'") from None
+    if wanted == 0:
+        return state.base, state.base
+    before = state.base
+    for row in rows(store, run):
+        if row.number == wanted:
+            return before, row.snapshot or state.snapshot
+        before = row.snapshot if row.number else before
+    raise UsageError(f"run {run} has no iteration {wanted}")
+
+
+@click.command("show")
+@click.argument("run")
+@click.option("--iteration", type=int, metavar="N", help="Only iteration N.")
+@click.option("--checkpoint", type=int, metavar="N", help="The state as of the close of iteration N.")
+@click.option("--gates", "what", flag_value="gates", help="Every score with its reason and evidence.")
+@click.option("--diff", "what", flag_value="diff", help="What changed.")
+@click.option("--events", "what", flag_value="events", help="Every fact on record.")
+@click.option("--health", "what", flag_value="health", help="Whether the loop is well.")
+@click.option("--log", "what", flag_value="log", help="What the agent printed.")
+@click.option("--prompt", "what", flag_value="prompt", help="What the agent was asked (with --iteration).")
+@as_json
+@places
+def show_(
+    run: str,
+    iteration: int | None,
+    checkpoint: int | None,
+    what: str | None,
+    json_: bool,
+    folder: str,
+    store: str | None,
+) -> None:
+    """Show RUN: its iterations, scores, and how it stands."""
+    where = find(folder, store)
+    with opened(where) as runs:
+        name = the_run(runs, run)
+        if checkpoint is not None:
+            emit(_checkpoint(runs, name, checkpoint))
+        elif what == "gates":
+            _gates(runs, name, iteration, json_=json_)
+        elif what == "events":
+            _events(runs, name, json_=json_)
+        elif what == "health":
+            found = health(Journal(runs, name).state)
+            emit(found) if json_ else click.echo(found["summary"])
+        elif what == "diff":
+            from loopwright.cli.files import print_diff
+
+            print_diff(where, runs, name, iteration, json_=json_)
+        elif what in {"log", "prompt"}:
+            _file(where, name, iteration or Journal(runs, name).state.iteration, what)
+        elif json_:
+            from loopwright.core.head import document
+
+            emit(document(Journal(runs, name).state))
+        else:
+            _summary(runs, name, iteration)
+
+
+def _checkpoint(store: Store, run: str, number: int) -> Any:
+    """The fold up to the close of iteration `number`."""
+    for _, _, event, state in history(store, run):
+        if isinstance(event, ev.IterationClosed) and state.iteration >= number and (number or state.zero):
+            return codec.plain(state)
+    raise UsageError(f"run {run} has no checkpoint {number}: that iteration is not closed")
+
+
+def _gates(store: Store, run: str, iteration: int | None, *, json_: bool) -> None:
+    table = [
+        {
+            "iteration": row.number,
+            "gate": gate,
+            "status": s.status,
+            "value": s.value,
+            "raw": s.raw,
+            "unit": s.unit,
+            "reason": s.reason,
+            "cause": s.cause,
+            "evidence": s.evidence,
+        }
+        for row in rows(store, run)
+        if iteration is None or row.number == iteration
+        for gate, s in row.scores
+    ]
+    if json_:
+        emit(table)
+        return
+    for line in table:
+        mark = words.MARKS.get(line["status"], "?")
+        first, *rest = words.safe(line["reason"]).splitlines() or [""]
+        click.echo(f"#{line['iteration']:<3} {line['gate']:<14} {mark} {line['value']:.2f}  {first}")
+        for more in rest[:20]:
+            click.echo(f"{'':26}{more}")
+
+
+def _events(store: Store, run: str, *, json_: bool) -> None:
+    facts = [
+        {"n": n, "type": type(event).__name__, "at": at, **codec.plain(event)}
+        for n, at, event, _ in history(store, run)
+    ]
+    if json_:
+        emit(facts)
+        return
+    for fact in facts:
+        rest = {
+            k: v
+            for k, v in fact.items()
+            if k not in {"n", "type", "at", "spec"} and v not in (None, "", [], {})
+        }
+        text = words.safe(codec.dumps(rest).decode())
+        click.echo(f"{fact['n']:>5} {fact['at']:%H:%M:%S} {fact['type']:<18} {text[:160]}")
+
+
+def _file(where: Where, run: str, iteration: int, what: str) -> None:
+    folder = where.project / ".agent-state" / "artifacts" / run / f"{iteration:04d}"
+    name = "agent.log" if what == "log" else "prompt.md"
+    found: list[Path] = sorted(
+        folder.glob(f"attempt-*/{name}"), key=lambda p: int(p.parent.name.split("-")[1])
+    )
+    if not found:
+        raise UsageError(f"run {run} kept no {name} of iteration {iteration}")
+    click.echo(words.safe(found[-1].read_bytes().decode("utf-8", "replace")), nl=False)
+
+
+def _summary(store: Store, run: str, iteration: int | None) -> None:
+    for row in rows(store, run):
+        if iteration is not None and row.number != iteration:
+            continue
+        gates = "   ".join(words.gate(gate, score) for gate, score in row.scores)
+        cost = "" if row.cost is None else f"  {words.money(row.cost)}"
+        detail = gates or words.safe(row.problem.splitlines()[0] if row.problem else row.outcome)
+        click.echo(
+            f"#{row.number:<3} {detail}   score {words.score(row.score)}  {row.outcome}{cost}  {words.seconds(row.seconds)}"
+        )
+        for note in row.notes:
+            click.echo(f"     ! {words.safe(note)}")
+    for line in words.three_lines(Journal(store, run).state):
+        click.echo(line)
+
+
+@click.command("why")
+@click.argument("run")
+@places
+def why_(run: str, folder: str, store: str | None) -> None:
+    """Say why RUN stands where it stands."""
+    with opened(find(folder, store)) as runs:
+        state: LoopState = Journal(runs, the_run(runs, run)).state
+    for line in words.three_lines(state):
+        click.echo(line)
+    if state.last is not None and state.last.reasons:
+        click.echo("  last verdict:")
+        for text in state.last.reasons:
+            for i, line in enumerate(words.safe(text).splitlines()[:12]):
+                click.echo(f"    {line}" if i == 0 else f"      {line}")

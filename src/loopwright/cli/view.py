@@ -1,0 +1,147 @@
+"""What a person sees while a run goes on: a line per iteration, and on a terminal what happens just now.
+
+Rule: everything goes to stderr; plain lines where it is no terminal. What an agent prints is shown,
+never obeyed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from loopwright.cli import words
+from loopwright.core import events as ev
+from loopwright.core.values import Score
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+
+def fancy() -> bool:
+    """Whether stderr is a terminal that may be drawn on."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("CI") or os.environ.get("TERM") == "dumb"
+    return sys.stderr.isatty() and not plain
+
+
+class View:
+    """The view of one run; `see`, `begin` and `hear` are what a host calls."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._quiet = quiet
+        self._console: Console | None = None
+        self._doing = ""
+        self._since = 0.0
+        self._heard: tuple[float, str] | None = None
+        self._scores: list[tuple[str, Score]] = []
+        self._number = 0
+        self._seconds = 0.0
+        self._cost: float | None = None
+        self._last: float | None = None
+        self._problem = ""
+        self._verdict: ev.Judged | None = None
+
+    @contextmanager
+    def live(self) -> Iterator[None]:
+        """Draws what happens just now at the foot of a terminal, for as long as it is open."""
+        if self._quiet or not fancy():
+            yield
+            return
+        from rich.console import Console
+        from rich.live import Live
+
+        self._console = Console(stderr=True, highlight=False)
+        with Live(get_renderable=self._now, console=self._console, transient=True, refresh_per_second=8):
+            try:
+                yield
+            finally:
+                self._doing = ""
+        self._console = None
+
+    def line(self, text: str) -> None:
+        """One line above what happens now."""
+        if self._quiet:
+            return
+        if self._console is not None:
+            self._console.print(words.safe(text), markup=False, soft_wrap=True)
+        else:
+            print(words.safe(text), file=sys.stderr, flush=True)
+
+    def begin(self, doing: str) -> None:
+        """Something starts that takes time."""
+        self._doing, self._since, self._heard = doing, time.monotonic(), None
+
+    def hear(self, chunk: bytes) -> None:
+        """The agent printed something: a sign of life."""
+        lines = chunk[-400:].decode("utf-8", "replace").strip().splitlines()
+        self._heard = (time.monotonic(), words.safe(lines[-1])[-60:] if lines else "")
+
+    def _now(self) -> Text:
+        from rich.text import Text
+
+        if not self._doing:
+            return Text("")
+        now = time.monotonic()
+        spin = SPINNER[int(now * 8) % len(SPINNER)]
+        minutes, rest = divmod(int(now - self._since), 60)
+        heard = ""
+        if self._heard is not None:
+            heard = f' · last output {int(now - self._heard[0])} s ago · "{self._heard[1]}"'
+        text = Text(f"  {spin} {self._doing} {minutes}:{rest:02d}{heard}", style="dim", no_wrap=True)
+        text.truncate((self._console.width if self._console else 80) - 1, overflow="ellipsis")
+        return text
+
+    def see(self, event: ev.Event) -> None:
+        """Takes one fact in; prints what a person wants to know of it."""
+        match event:
+            case ev.AttemptStarted(iteration=number):
+                self._number = number
+            case ev.AttemptSucceeded(seconds=seconds, usage=usage):
+                self._seconds += seconds
+                self._cost = usage.cost_usd
+            case ev.AttemptFailed(kind=kind, message=message, seconds=seconds):
+                self._seconds += seconds
+                self._problem = f"{kind}: {message.strip().splitlines()[0] if message.strip() else ''}"
+            case ev.AttemptInterrupted(cause=cause):
+                self.line(f"  #{self._number:<3} cut off ({cause})")
+            case ev.GateScored(gate=gate, score=score, seconds=seconds):
+                self._scores.append((gate, score))
+                self._seconds += seconds
+            case ev.Judged():
+                self._verdict = event
+            case ev.WaitStarted(until=until, why=why):
+                self.line(
+                    f"  #{self._number:<3} waiting: {why}, until {until:%H:%M:%S} UTC ({self._problem})"
+                )
+            case ev.EvidenceChanged(paths=paths, action="restored"):
+                self.line(f"  !    the agent changed protected files; put back: {', '.join(paths[:5])}")
+            case ev.AlertRaised(kind=kind, message=message, action=action):
+                self.line(f"  !    {kind} ({action}): {message}")
+            case ev.IterationClosed(outcome=outcome):
+                self._closed(outcome)
+            case _:
+                pass
+
+    def _closed(self, outcome: str) -> None:
+        """One line per iteration: scores per gate, score with its trend, cost, time."""
+        score = self._verdict.verdict.score if self._verdict else None
+        trend = ""
+        if score is not None and self._last is not None and abs(score - self._last) >= 0.005:
+            trend = f" {'▲' if score > self._last else '▼'} {abs(score - self._last):.2f}"
+        gates = "   ".join(words.gate(name, given) for name, given in self._scores)
+        what = gates or f"{outcome}: {self._problem}"
+        cost = "" if self._cost is None else f"   {words.money(self._cost)}"
+        number = f"#{self._number}" if self._number else "start"
+        self.line(
+            f"  {number:<5} {what}   score {words.score(score)}{trend}{cost}   {words.seconds(self._seconds)}"
+        )
+        if self._verdict is not None and self._number == 0 and self._verdict.verdict.passed:
+            self.line("        every gate passes already")
+        self._last = score if score is not None else self._last
+        self._scores, self._seconds, self._cost, self._problem, self._verdict = [], 0.0, None, "", None

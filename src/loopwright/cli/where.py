@@ -1,0 +1,102 @@
+"""Which project, store and run a verb means.
+
+Rule: verbs on runs use the nearest `.agent-state/` upward to the repository's root, and create nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from loopwright.errors import UsageError
+from loopwright.ports import Store
+from loopwright.stores.opened import open_store, store_path
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The project folder and the store's URL (`None`: the project's own)."""
+
+    project: Path
+    store: str | None
+
+
+def places(command: F) -> F:
+    """Adds `-C DIR` and `--store URL` to a verb."""
+    command = click.option("--store", metavar="URL", envvar="LOOPWRIGHT_STORE", help="Where runs are kept.")(
+        command
+    )
+    return click.option("-C", "folder", metavar="DIR", default=".", help="Work as if started in DIR.")(
+        command
+    )
+
+
+def as_json(command: F) -> F:
+    """Adds `--json` to a verb."""
+    return click.option("--json", "json_", is_flag=True, help="Print one JSON document on stdout.")(command)
+
+
+def enter(folder: str) -> Path:
+    """The folder as an absolute path; `UsageError` when there is none."""
+    path = Path(folder)
+    if not path.is_dir():
+        raise UsageError(f"-C {folder}: there is no such folder")
+    return path.resolve()
+
+
+def find(folder: str, store: str | None) -> Where:
+    """Where the runs of this folder are kept."""
+    start = enter(folder)
+    if store is not None:
+        return Where(start, store)
+    for place in (start, *start.parents):
+        if (place / ".agent-state").is_dir():
+            return Where(place, None)
+        if (place / ".git").exists():
+            break
+    raise UsageError(
+        f"there are no runs here: no .agent-state/ in {start} or above it; begin with loopwright run"
+    )
+
+
+@contextmanager
+def opened(where: Where) -> Iterator[Store]:
+    """The store, which must exist."""
+    path = store_path(where.store, where.project)
+    if path is not None and not path.exists():
+        raise UsageError(f"there are no runs here: {path} does not exist")
+    store = open_store(where.store, where.project)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def the_run(store: Store, name: str) -> str:
+    """The run a person means by an id, a unique prefix, or `latest`."""
+    heads = [run for run, _ in store.heads(limit=100_000)]
+    if name == "latest":
+        if not heads:
+            raise UsageError("there are no runs here yet")
+        return heads[0]
+    if name in heads:
+        return name
+    found = [run for run in heads if name and run.startswith(name)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UsageError(f"{name!r} is the beginning of {len(found)} runs: {', '.join(found[:5])}")
+    raise UsageError(f"there is no run {name!r} here; loopwright list --all shows what there is")
+
+
+def who() -> str:
+    """The person at this terminal, for the record."""
+    return os.environ.get("LOGNAME") or os.environ.get("USER") or f"uid {os.getuid()}"

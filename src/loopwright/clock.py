@@ -1,0 +1,31 @@
+"""The time of one process: wall time that only moves forward, at the pace of the monotonic clock.
+
+Rule: the wall clock is read once. A clock set back or forward, or a machine asleep, changes no
+limit and no wait; timestamps are for people.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta
+
+
+class Clock:
+    """Aware UTC now, seconds of a monotonic clock, and sleep."""
+
+    def __init__(self) -> None:
+        self._wall = datetime.now(UTC)
+        self._start = time.monotonic()
+
+    def now(self) -> datetime:
+        """The present, in UTC."""
+        return self._wall + timedelta(seconds=time.monotonic() - self._start)
+
+    def monotonic(self) -> float:
+        """Seconds, for lengths."""
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Returns after so many seconds."""
+        await asyncio.sleep(seconds)

@@ -1,0 +1,145 @@
+"""Listen, decide, perform, record, until the run ends or must wait. The only loop in loopwright.
+
+Rules. Nothing is decided here: `decide` names the command, this performs it and records the facts
+that come of it. What must be on record before an effect is flushed before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, TypeVar, assert_never
+
+from loopwright import perform
+from loopwright.codec import decode_signal, encode_signal
+from loopwright.core import events as ev
+from loopwright.core.decide import decide
+from loopwright.core.policy import Ask, Close, Deliver, Expire, Finish, Judge, RunAgent, RunGates, Wait
+from loopwright.errors import Locked
+from loopwright.perform import Run
+
+POLL_S: Final = 0.2  # how soon a signal is noticed while an agent works
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """The run is over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Nothing to do before `until` (`None`: before a person acts); `what` is waited for."""
+
+    until: datetime | None
+    what: str
+
+
+async def drive(run: Run, *, effects: bool = True) -> Finished | Waiting:
+    """Performs one command after another until the run is over, or only time or a person can help.
+
+    Without `effects` it also stops before an agent or gate would start.
+    """
+    journal, policy = run.journal, run.policy
+    while journal.state.finished is None:
+        listen(run)
+        if run.leaving.is_set():
+            journal.flush()
+            return Waiting(until=None, what="this host is shutting down")
+        now = run.clock.now()
+        command = decide(policy, journal.state, now)
+        if not effects and isinstance(command, RunAgent | RunGates | Wait | Deliver):
+            journal.flush()
+            return Waiting(until=None, what="to be resumed")
+        match command:
+            case RunAgent():
+                await perform.attempt(run, command, lambda work: _watched(run, work))
+            case RunGates():
+                await perform.gates(run, command, lambda work: _watched(run, work))
+            case Judge(verdict=verdict, alerts=alerts):
+                journal.record(now, ev.Judged(verdict=verdict), *alerts)
+            case Close(outcome=outcome, alerts=alerts):
+                journal.record(now, *alerts, ev.IterationClosed(outcome=outcome))
+            case Ask(request=request):
+                journal.record(now, request)
+                journal.flush()
+            case Expire(id=id_):
+                expired = ev.ApprovalDecided(id=id_, answer="expired", by="time", channel="host")
+                journal.store.signal(journal.run, f"decision/{id_}", encode_signal(expired))
+            case Deliver(to=to):
+                journal.record(now, ev.Delivered(to=to, problem="not available in this version"))
+            case Finish(finished=finished):
+                journal.record(now, finished)
+                journal.flush()
+            case Wait(until=until, why=why, seconds=seconds):
+                if seconds is not None and until is not None:
+                    journal.record(now, ev.WaitStarted(until=until, seconds=seconds, why=why))
+                journal.flush()
+                if until is None or journal.state.approval is not None:
+                    return Waiting(until=until, what=why)
+                await run.clock.sleep(min(POLL_S, max(0.0, (until - now).total_seconds())))
+            case _:
+                assert_never(command)
+    journal.flush()
+    return Finished()
+
+
+def listen(run: Run) -> None:
+    """Takes the signals others left: each becomes the fact it asks for, once."""
+    journal = run.journal
+    waiting = journal.store.signals(journal.run)
+    if not waiting:
+        return
+    taken = []
+    for key, record in waiting:
+        event = decode_signal(journal.run, key, record)
+        taken.append(key)
+        if isinstance(event, ev.ApprovalDecided):
+            if journal.state.approval is None or journal.state.approval.id != event.id:
+                continue  # its request is no longer open
+        elif journal.state.finished is not None and not isinstance(event, ev.NoteAdded | ev.LimitsChanged):
+            continue
+        journal.record(run.clock.now(), event)
+    journal.flush()
+    journal.store.settle(journal.run, taken)
+
+
+async def _watched(run: Run, work: Awaitable[T]) -> T | perform.Cut:
+    """The result of `work`, or why it was cut: a stop or pause now, a lost lease, a shutdown."""
+    task = asyncio.ensure_future(work)
+    watch = asyncio.create_task(_interruption(run))
+    try:
+        await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        task.cancel()
+        await asyncio.wait({task})
+        return watch.result()
+    finally:
+        for one in (task, watch):
+            if not one.done():
+                one.cancel()
+                await asyncio.wait({one})
+
+
+async def _interruption(run: Run) -> perform.Cut:
+    """Returns when the work under way must be cut, with the cause."""
+    journal = run.journal
+    renewed = run.clock.monotonic()
+    while True:
+        if run.leaving.is_set():
+            return perform.Cut("handover")
+        listen(run)
+        if journal.state.stop == "now":
+            return perform.Cut("stop")
+        if journal.state.paused:
+            return perform.Cut("pause")
+        if run.lease is not None and run.clock.monotonic() - renewed > run.lease_s / 3:
+            renewed = run.clock.monotonic()
+            if not run.lease.renew():
+                raise Locked(f"run {journal.run} was taken over by another runner; this one stops")
+        with suppress(TimeoutError):
+            await asyncio.wait_for(run.leaving.wait(), POLL_S)

@@ -1,0 +1,61 @@
+"""Bringing a snapshot back into the workspace.
+
+Rule: the present state is kept in a snapshot first, and a tree that is not the run's is refused
+unless forced: nobody's edits are overwritten unasked.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from loopwright.clock import Clock
+from loopwright.core import events as ev
+from loopwright.errors import UsageError
+from loopwright.hosts.local import STATE
+from loopwright.hosts.take import outputs_of
+from loopwright.journal import Journal
+from loopwright.loop import Loop
+from loopwright.ports import Store
+from loopwright.stores.opened import owner
+from loopwright.workspace.lock import lock
+from loopwright.workspace.opened import open_workspace
+
+
+def restore(project: Path, store: Store, run: str, tree: str | None, *, force: bool) -> tuple[str, ...]:
+    """The paths that changed when the workspace became `tree`.
+
+    `UsageError` when there is no such snapshot or the workspace holds other work; `Locked` while a
+    runner works in it.
+    """
+    journal = Journal(store, run)
+    state = journal.state
+    if tree is None:
+        raise UsageError(f"run {run} has no snapshot of that iteration")
+    me = owner()
+    with lock(project, project / STATE, run, me):
+        loop = Loop.from_spec(state.spec)
+        workspace = open_workspace(
+            "in_place", project, project / STATE, run, protected=loop.protected, outputs=outputs_of(project)
+        )
+        now = workspace.look()
+        if now.tree == tree:
+            return ()
+        if now.tree != state.snapshot and not force:
+            raise UsageError(
+                f"{project} was edited since run {run} last looked: its present state is kept as snapshot {now.tree}; "
+                "use --force to replace it all the same"
+            )
+        changed = workspace.restore(tree)
+        if state.finished is None:
+            _record(journal, me, workspace.look().tree)
+        return changed
+
+
+def _record(journal: Journal, me: str, tree: str | None) -> None:
+    """Scores of the tree that was there before are void."""
+    clock = Clock()
+    _, host, boot = me.split("@")
+    epoch = (journal.state.claim.epoch if journal.state.claim else 0) + 1
+    journal.claim(ev.Claimed(epoch=epoch, owner=me, host=host, boot=boot), clock.now())
+    journal.record(clock.now(), ev.WorkspaceChanged(snapshot=tree, cause="restored"))
+    journal.flush()

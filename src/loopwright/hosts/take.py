@@ -1,0 +1,104 @@
+"""Taking a run: ids, what a crash left behind, reopening.
+
+Rule: what is refused is refused before anything is written.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import stat
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from loopwright.core.apply import apply
+from loopwright.core.events import Event
+from loopwright.core.limits import Limits, exceeded, in_force
+from loopwright.core.state import LoopState
+from loopwright.errors import UsageError
+
+ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+LETTERS: Final = "abcdefghjkmnpqrstuvwxyz"
+FLAGS: Final = {
+    "max_iterations": "--add-iterations",
+    "max_duration": "--add-duration",
+    "budget": "--add-budget",
+}
+
+
+def check_id(run: str) -> str:
+    """`run`, when it is fit to be a run's id; `UsageError` when it is not."""
+    if not ID.fullmatch(run) or ".." in run or run.endswith((".", ".lock")) or run == "latest":
+        raise UsageError(
+            f"{run!r} cannot name a run: letters, digits, . _ - (64 at most), beginning with a letter or digit, "
+            "without .., a final . or .lock, and not 'latest'"
+        )
+    return run
+
+
+def made_id(name: str | None) -> str:
+    """A fresh id: the loop's name and four letters."""
+    words = re.sub(r"[^A-Za-z0-9_-]+", "-", name or "run").strip("-_")[:40] or "run"
+    return f"{words}-{''.join(secrets.choice(LETTERS) for _ in range(4))}"
+
+
+def raised(state: LoopState, limits: Limits, add: Mapping[str, float]) -> dict[str, float]:
+    """The limits after adding; `UsageError` for one the run does not have."""
+    now = in_force(limits, state)
+    new: dict[str, float] = {}
+    for name, amount in add.items():
+        standing = getattr(now, name)
+        if standing is None:
+            raise UsageError(f"the run has no {name} to add to")
+        used = state.iteration if name == "max_iterations" else standing
+        new[name] = max(standing, used) + amount
+    return new
+
+
+def check_reopen(state: LoopState, limits: Limits, wanted: Sequence[Event]) -> None:
+    """`UsageError` naming the flag when a limit would end the run at once after these facts."""
+    for event in wanted:
+        state = apply(state, event, datetime.now(UTC))
+    bound = exceeded(in_force(limits, state), state)
+    if bound is None:
+        return
+    reason, why = bound
+    flag = FLAGS.get(reason)
+    how = f"add to it with {flag}" if flag else f"raise limits.{reason} and start a new run"
+    raise UsageError(f"run {state.run} would end at once ({reason}: {why}); {how}")
+
+
+def differences(run: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """Why this loop is not the one the id stands for, key by key."""
+    keys = [k for k in ("goal", "agent", "improve", "gates") if old.get(k) != new.get(k)]
+    lines = [f"  {k}: {old.get(k)!r} then, {new.get(k)!r} now" for k in keys]
+    head = f"run {run} was started with another loop:"
+    return "\n".join([head, *lines, "use another id, or --accept-changes to go on with the new one"])
+
+
+def cut_off_seconds(folder: Path) -> float:
+    """How long a crashed attempt worked, up to its last sign of life: from its prompt's time to its log's."""
+    try:
+        began = (folder / "prompt.md").stat().st_mtime
+        last = max(file.stat().st_mtime for file in folder.iterdir())
+    except (OSError, ValueError):
+        return 0.0
+    return round(max(0.0, last - began), 3)
+
+
+def outputs_of(root: Path) -> tuple[Path, ...]:
+    """The regular files below `root` that our own stdout and stderr are open on."""
+    found: list[Path] = []
+    for fd in (1, 2):
+        try:
+            if not stat.S_ISREG(os.fstat(fd).st_mode):
+                continue
+            path = Path(f"/proc/self/fd/{fd}").readlink()
+        except OSError:
+            continue
+        if path.is_relative_to(root.resolve()) and path not in found:
+            found.append(path)
+    return tuple(found)

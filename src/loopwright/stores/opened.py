@@ -1,0 +1,57 @@
+"""A store by its URL.
+
+Rule: `memory:` and `sqlite:///PATH` are here; a URL of a kind that is not is refused by name.
+"""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+from loopwright.errors import UsageError
+from loopwright.ports import Store
+from loopwright.stores.memory import MemoryStore
+from loopwright.supervise import alive, boot_id, owner_of_this_process
+
+LATER = ("files", "postgresql", "s3")
+
+
+def owner() -> str:
+    """This process, as leases and claims name it: `pid:start@host@boot`."""
+    return f"{owner_of_this_process()}@{socket.gethostname()}@{boot_id()}"
+
+
+def owner_alive(name: str) -> bool | None:
+    """Whether that owner's process lives; `None` when it is on another host and cannot be asked."""
+    process, _, place = name.partition("@")
+    host, _, boot = place.partition("@")
+    if host != socket.gethostname():
+        return None
+    return boot == boot_id() and alive(process)
+
+
+def store_path(url: str | None, project: Path) -> Path | None:
+    """The SQLite file a URL names (`None`: the default one of the project); `None` for `memory:`."""
+    if url is None:
+        return project / ".agent-state" / "loopwright.db"
+    kind, _, rest = url.partition(":")
+    if kind == "memory" and not rest:
+        return None
+    if kind == "sqlite" and rest.startswith("///") and len(rest) > 3:
+        path = Path(rest[3:])
+        return path if path.is_absolute() else project / path
+    if kind in LATER:
+        raise UsageError(
+            f"the store {url!r}: {kind} stores are not available in this version; use sqlite:///PATH"
+        )
+    raise UsageError(f"the store {url!r} is not a store URL; write sqlite:///PATH or memory:")
+
+
+def open_store(url: str | None, project: Path) -> Store:
+    """The store a URL names, made on first use; `StoreError` when it cannot be used."""
+    path = store_path(url, project)
+    if path is None:
+        return MemoryStore()
+    from loopwright.stores.sqlite import SqliteStore
+
+    return SqliteStore(path, alive=owner_alive)

@@ -1,0 +1,140 @@
+"""The workspace of one run: its folder, snapshots and protected files, as the host uses them.
+
+Rule: nothing here moves a tree backwards except putting protected files back, and what they are
+replaced by is kept in a snapshot first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from loopwright.errors import WorkspaceError
+from loopwright.workspace import protect
+from loopwright.workspace.git import Diff, Git, fingerprint, open_git
+from loopwright.workspace.none import Unrecorded
+
+Mode: TypeAlias = Literal["none", "in_place"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """The workspace at one moment: its tree and the digest of its protected files."""
+
+    tree: str | None
+    evidence: str | None
+    left_out: tuple[str, ...] = ()
+
+
+class Workspace:
+    """The folder an agent works in; calls block and may come from any thread, one at a time."""
+
+    def __init__(self, mode: Mode, kept: Git | Unrecorded, globs: Sequence[str], copies: Path) -> None:
+        self.mode = mode
+        self.root = kept.root
+        self.problem = ""
+        self._kept = kept
+        self._globs = tuple(globs)
+        self._copies = copies
+        self._evidence: dict[str, str] = {}
+        self._tree: str | None = None
+        self._next = 0
+
+    @property
+    def recorded(self) -> bool:
+        """Whether snapshots are made."""
+        return isinstance(self._kept, Git)
+
+    @property
+    def watched(self) -> bool:
+        """Whether there is anything to look at: snapshots or protected files."""
+        return self.recorded or bool(self._globs)
+
+    def look(self) -> Look:
+        """The workspace as it is now, kept as a snapshot when it is a new one."""
+        evidence = protect.digest(protect.protected(self.root, self._globs)) if self._globs else None
+        if not isinstance(self._kept, Git):
+            return Look(tree=None, evidence=evidence)
+        seen = self._kept.now()
+        if seen.tree != self._tree:
+            if not self._next:
+                self._next = max(self._kept.trees(), default=-1) + 1
+            self._kept.keep(self._next, seen.tree)
+            self._next += 1
+            self._tree = seen.tree
+        return Look(tree=seen.tree, evidence=evidence, left_out=seen.left_out)
+
+    def trust(self) -> str | None:
+        """Takes the protected files as they are now for the true ones; their digest."""
+        if not self._globs:
+            return None
+        self._evidence = protect.protected(self.root, self._globs)
+        digest = protect.digest(self._evidence)
+        protect.keep_copies(self.root, self._evidence, self._copies)
+        (self._copies / f"{digest}.json").write_text(json.dumps(self._evidence), encoding="utf-8")
+        return digest
+
+    def remember(self, digest: str | None) -> None:
+        """Takes the protected files recorded under `digest` for the true ones (after a resume)."""
+        if not self._globs or digest is None:
+            return
+        try:
+            self._evidence = json.loads((self._copies / f"{digest}.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise WorkspaceError(
+                f"the record of the protected files is lost ({error}); start a new run"
+            ) from None
+
+    def touched(self) -> tuple[str, ...]:
+        """The protected files that are changed or gone. New ones are not tampering."""
+        if not self._globs:
+            return ()
+        return protect.tampered(self._evidence, protect.protected(self.root, self._globs))
+
+    def put_back(self, paths: tuple[str, ...]) -> tuple[str, ...]:
+        """Puts protected files back as they were; the paths that changed."""
+        return protect.put_back(self.root, self._copies, self._evidence, paths)
+
+    def changed_since(self, tree: str) -> tuple[str, ...]:
+        """Files of `tree` that are now different or gone; new ones do not count."""
+        if not isinstance(self._kept, Git) or self._kept.now().tree == tree:
+            return ()
+        return tuple(f.path for f in self._kept.diff(tree).files if f.status != "A")
+
+    def diff(self, old: str | None, new: str | None = None) -> Diff | None:
+        """What changed from one tree to another, or to now; `None` where nothing is recorded."""
+        return None if old is None else self._kept.diff(old, new)
+
+    def restore(self, tree: str) -> tuple[str, ...]:
+        """Makes the folder as `tree` says; the paths that changed."""
+        return self._kept.restore(tree)
+
+    def sign_of_life(self) -> object:
+        """A cheap fingerprint: when it differs, something was written."""
+        return fingerprint(self.root)
+
+
+def open_workspace(
+    mode: Mode,
+    root: Path,
+    state: Path,
+    run: str,
+    *,
+    protected: Sequence[str] = (),
+    outputs: tuple[Path, ...] = (),
+) -> Workspace:
+    """The workspace of `run`; without git there are no snapshots, and `problem` says so."""
+    copies = state / "artifacts" / run / "protected"
+    if mode == "none":
+        return Workspace(mode, Unrecorded(root), (), copies)
+    try:
+        kept: Git | Unrecorded = open_git(root, state, run, outputs=outputs)
+        problem = ""
+    except WorkspaceError as error:
+        kept, problem = Unrecorded(root), str(error)
+    opened = Workspace(mode, kept, protected, copies)
+    opened.problem = problem
+    return opened

@@ -1,0 +1,255 @@
+"""Every store keeps the same contract."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from loopwright.errors import Corrupt, StoreError, Taken
+from loopwright.stores.memory import MemoryStore
+from loopwright.stores.opened import open_store, owner, owner_alive, store_path
+from loopwright.stores.sqlite import SqliteStore
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request, tmp_path):
+    made = (
+        MemoryStore()
+        if request.param == "memory"
+        else SqliteStore(tmp_path / "s" / "runs.db", alive=owner_alive)
+    )
+    yield made
+    made.close()
+
+
+def test_commits_come_back_in_order(store):
+    for n in range(1, 600):
+        store.append("r", n, b"%d" % n)
+    assert list(store.read("r")) == [(n, b"%d" % n) for n in range(1, 600)]
+    assert list(store.read("r", 597)) == [(598, b"598"), (599, b"599")]
+    assert list(store.read("other")) == []
+
+
+def test_a_number_is_written_once(store):
+    store.append("r", 1, b"first")
+    with pytest.raises(Taken) as taken:
+        store.append("r", 1, b"second")
+    assert taken.value.standing == b"first"
+    assert list(store.read("r")) == [(1, b"first")]
+
+
+def test_a_gap_is_refused(store):
+    store.append("r", 1, b"a")
+    with pytest.raises((ValueError, Corrupt)):
+        store.append("r", 3, b"c")
+    assert list(store.read("r")) == [(1, b"a")]
+
+
+def test_a_refused_commit_leaves_head_and_fold_alone(store):
+    store.append_with("r", 1, b"a", b"head 1", b"fold 1", active=True)
+    with pytest.raises(Taken):
+        store.append_with("r", 1, b"b", b"head 2", b"fold 2", active=False)
+    assert list(store.heads()) == [("r", b"head 1")]
+    assert store.cached("r") == (1, b"fold 1")
+
+
+def test_heads_are_newest_first_and_know_what_is_active(store):
+    for run in ("a", "b", "c"):
+        store.append_with(run, 1, b"x", run.encode(), None, active=run != "b")
+    store.append_with("a", 2, b"x", b"a2", None, active=True)
+    assert list(store.heads()) == [("a", b"a2"), ("c", b"c"), ("b", b"b")]
+    assert [run for run, _ in store.heads(active=True)] == ["a", "c"]
+    assert [run for run, _ in store.heads(active=False)] == ["b"]
+    assert len(list(store.heads(limit=1))) == 1
+
+
+def test_a_signal_key_is_free_once_and_for_ever(store):
+    assert store.signal("r", "stop/1", b"one")
+    assert not store.signal("r", "stop/1", b"two")
+    assert store.signal("r", "note/1", b"three")
+    assert list(store.signals("r")) == [("stop/1", b"one"), ("note/1", b"three")]
+    store.settle("r", ["stop/1"])
+    assert list(store.signals("r")) == [("note/1", b"three")]
+    assert not store.signal("r", "stop/1", b"again")
+    assert list(store.signals("other")) == []
+
+
+def test_a_signal_from_another_connection_is_seen(tmp_path):
+    path = tmp_path / "runs.db"
+    mine, theirs = SqliteStore(path), SqliteStore(path)
+    assert list(mine.signals("r")) == []
+    theirs.signal("r", "stop/1", b"x")
+    assert list(mine.signals("r")) == [("stop/1", b"x")]
+    mine.settle("r", ["stop/1"])
+    assert list(mine.signals("r")) == []
+    theirs.signal("r", "stop/2", b"y")
+    assert list(mine.signals("r")) == [("stop/2", b"y")]
+
+
+def test_a_lease_is_one_owners_until_released(store):
+    mine = owner()
+    held = store.lease("r", mine, 30)
+    assert held is not None
+    assert held.renew()
+    other = store.lease("r", f"1:1@elsewhere@{mine}", 30)
+    assert other is None
+    held.release()
+    assert not held.renew()
+    assert store.lease("r", f"1:1@elsewhere@{mine}", 30) is not None
+
+
+def test_the_lease_of_a_dead_process_is_void_at_once(tmp_path):
+    path = tmp_path / "runs.db"
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from loopwright.stores.opened import owner\n"
+        "from loopwright.stores.sqlite import SqliteStore\n"
+        "assert SqliteStore(Path(sys.argv[1])).lease('r', owner(), 3600)\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(path)], check=True)
+    assert SqliteStore(path, alive=owner_alive).lease("r", owner(), 30) is not None
+
+
+def test_the_lease_of_a_living_process_holds_whatever_the_clock_says(tmp_path):
+    store = SqliteStore(tmp_path / "runs.db", alive=lambda _: True)
+    assert store.lease("r", "1:1@here@boot", -1000) is not None
+    assert store.lease("r", owner(), 30) is None
+
+
+def test_eight_writers_take_each_number_once(tmp_path):
+    path = tmp_path / "runs.db"
+    SqliteStore(path).close()
+    won: list[int] = []
+
+    def work(me: int) -> None:
+        mine = SqliteStore(path)
+        for n in range(1, 41):
+            try:
+                mine.append("r", n, b"%d" % me)
+                won.append(n)
+            except Taken:
+                pass
+            except Corrupt:
+                pytest.fail("a gap was seen")
+        mine.close()
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert sorted(won) == list(range(1, 41))
+    assert [n for n, _ in SqliteStore(path).read("r")] == list(range(1, 41))
+
+
+def test_two_processes_that_make_the_file_at_once_share_it(tmp_path):
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from loopwright.stores.sqlite import SqliteStore\n"
+        "sys.stdin.read(1)\n"
+        "SqliteStore(Path(sys.argv[1])).signal('r', sys.argv[2], b'x')\n"
+    )
+    path = tmp_path / "new" / "runs.db"
+    made = [
+        subprocess.Popen([sys.executable, "-c", script, str(path), f"k{i}"], stdin=subprocess.PIPE)
+        for i in range(6)
+    ]
+    for process in made:
+        process.stdin.write(b"g")
+        process.stdin.flush()
+    for process in made:
+        process.stdin.close()
+        assert process.wait() == 0
+    assert len(list(SqliteStore(path).signals("r"))) == 6
+    assert not [f for f in os.listdir(path.parent) if f.startswith(".new-")]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda p: p.write_bytes(b""),
+        lambda p: p.write_bytes(b"\0" * p.stat().st_size),
+        lambda p: p.write_bytes(b"this is not a database" * 100),
+        lambda p: p.write_bytes(p.read_bytes()[:1000]),
+        lambda p: p.write_bytes(b"\0" * 4096 + p.read_bytes()[4096:]),
+    ],
+    ids=["empty", "zeros", "text", "truncated", "no header"],
+)
+def test_a_damaged_file_is_said_and_kept(tmp_path, damage):
+    path = tmp_path / "runs.db"
+    store = SqliteStore(path)
+    for n in range(1, 50):
+        store.append("r", n, b"x" * 500)
+    store.close()
+    damage(path)
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="runs.db"):
+        list(SqliteStore(path).read("r"))
+    assert path.read_bytes() == before
+
+
+def test_a_database_of_something_else_is_refused(tmp_path):
+    import apsw
+
+    path = tmp_path / "other.db"
+    apsw.Connection(str(path)).execute("CREATE TABLE t (x)")
+    with pytest.raises(StoreError, match="something else"):
+        SqliteStore(path)
+
+
+def test_a_store_of_the_future_is_refused(tmp_path):
+    import apsw
+
+    path = tmp_path / "runs.db"
+    SqliteStore(path).close()
+    apsw.Connection(str(path)).pragma("user_version", 99)
+    with pytest.raises(StoreError, match="version 99"):
+        SqliteStore(path)
+
+
+def test_what_is_written_is_durable_by_its_settings(tmp_path):
+    store = SqliteStore(tmp_path / "runs.db")
+    assert store._db.pragma("journal_mode") == "wal"
+    assert store._db.pragma("synchronous") == 2
+
+
+def test_a_full_disk_is_a_store_error_and_loses_nothing(tmp_path):
+    path = tmp_path / "runs.db"
+    store = SqliteStore(path)
+    store.append("r", 1, b"a")
+    store._db.pragma("max_page_count", store._db.pragma("page_count"))
+    with pytest.raises(StoreError, match="full"):
+        store.append("r", 2, b"x" * 1_000_000)
+    store.close()
+    assert list(SqliteStore(path).read("r")) == [(1, b"a")]
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        (None, "/p/.agent-state/loopwright.db"),
+        ("sqlite:////tmp/x.db", "/tmp/x.db"),
+        ("sqlite:///x.db", "/p/x.db"),
+    ],
+)
+def test_a_url_names_a_file(url, path):
+    assert store_path(url, Path("/p")) == Path(path)
+
+
+def test_memory_is_no_file():
+    assert store_path("memory:", Path("/p")) is None
+    assert isinstance(open_store("memory:", Path("/p")), MemoryStore)
+
+
+@pytest.mark.parametrize(
+    "url", ["files:x", "s3://b/p", "postgresql://h/d", "sqlite:", "sqlite:///", "mysql://x", "memory:x", ""]
+)
+def test_a_url_that_names_no_store_is_an_error(url, tmp_path):
+    from loopwright.errors import UsageError
+
+    with pytest.raises(UsageError):
+        open_store(url, tmp_path)
+    assert not list(tmp_path.iterdir())
