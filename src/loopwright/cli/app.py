@@ -36,11 +36,11 @@ VERBS = {
 class Verbs(click.Group):
     """The group of all verbs; each is imported when it is named."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - the shape of a group
         """The verbs, in the order of a run's life."""
         return list(VERBS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - the same
         """The verb of that name."""
         if cmd_name not in VERBS:
             return None

@@ -203,7 +203,7 @@ def _checkpoint(store: Store, run: str, number: int) -> Any:
 
 
 def _gates(store: Store, run: str, iteration: int | None, *, json_: bool) -> None:
-    table = [
+    table: list[dict[str, Any]] = [
         {
             "iteration": row.number,
             "gate": gate,

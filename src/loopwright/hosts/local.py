@@ -79,17 +79,17 @@ async def start(loop: Loop, run: str | None, ways: Ways) -> Held:
     with ExitStack() as stack:
         journal = _journal(name, ways, stack) if _store_exists(ways) else None
         if journal is not None and journal.exists:
-            return await _again(journal, loop, assembled, ways, stack)
+            return await _again(journal, assembled, ways, stack)
         probe(assembled, ways)
         if assembled.mode != "none" or ways.store is None:
             create_state(ways.project / STATE)
         journal = journal or _journal(name, ways, stack)
         begun = ev.RunStarted(
             run=name,
-            spec=loop.spec(),
-            digest=loop.digest(),
+            spec=assembled.loop.spec(),
+            digest=assembled.loop.digest(),
             workspace=None if assembled.mode == "none" else str(ways.project),
-            labels=loop.labels,
+            labels=assembled.loop.labels,
             origin=ways.origin,
         )
         return await _hold(journal, assembled, ways, stack, begun)
@@ -136,9 +136,9 @@ async def settle(run: str, ways: Ways) -> Held:
         return await _hold(journal, assembled, ways, stack, effects=False)
 
 
-async def _again(journal: Journal, loop: Loop, assembled: Assembled, ways: Ways, stack: ExitStack) -> Held:
+async def _again(journal: Journal, assembled: Assembled, ways: Ways, stack: ExitStack) -> Held:
     """The same id once more: a finished run is shown, an active one goes on."""
-    state = journal.state
+    state, loop = journal.state, assembled.loop
     if state.finished is not None:
         return Held(state=state)
     wanted: list[ev.Event] = []

@@ -1,0 +1,333 @@
+"""An agent that is a Python function of an attempt.
+
+Rule: whatever the function does becomes one outcome, and what it returns is JSON before anybody keeps it, so that
+a run resumed from its journal sees the same value as one that never stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import inspect
+import json
+import queue
+import threading
+import traceback
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from math import isfinite
+from types import TracebackType
+from typing import Any, Final, TypeAlias
+
+from loopwright.core.values import Attempt, Failed, Result, Usage, Worked
+from loopwright.errors import ConfigError, PermanentError, RetryableError
+from loopwright.ports import Agent, Place
+from loopwright.prompt import clean, fit
+
+OUTPUT_BYTES: Final = 1_000_000
+TRACE_BYTES: Final = 4096
+IDLE_S: Final = 5.0  # how long a thread without work stays
+TEXT_BYTES: Final = 2000
+YEAR_S: Final = 365 * 86400.0
+MISTAKES: Final = (
+    TypeError,
+    NameError,
+    ImportError,
+    AttributeError,
+    SyntaxError,
+)  # the code, not the weather
+_FIXES: Final = {
+    "set": "sorted(…) makes a list of it",
+    "frozenset": "sorted(…) makes a list of it",
+    "bytes": "decode it",
+    "datetime": "isoformat() makes a string of it",
+    "date": "isoformat() makes a string of it",
+    "Decimal": "str(…) or float(…) makes JSON of it",
+    "Failed": "raise RetryableError or PermanentError instead",
+    "Worked": "return its Result",
+}
+
+Work: TypeAlias = Callable[[Attempt], Any]
+_Inbox: TypeAlias = "queue.SimpleQueue[tuple[Callable[[], Any], Callable[[Any], None]]]"
+
+
+class _Raised:
+    """What the function raised. A value, because a future cannot carry every exception."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+def function_agent(fn: Work, *, name: str | None = None) -> Agent:
+    """An agent that calls `fn(attempt)`, which returns any JSON value (at most 1 MB) or a `Result`.
+
+    A sync function runs in a daemon thread, an async one is awaited. Raised errors become kinds:
+    `PermanentError` and mistakes in the code (TypeError, NameError, ImportError, AttributeError,
+    SyntaxError) permanent, `RetryableError` transient and not before its `retry_after_s`, TimeoutError
+    and ConnectionError transient, anything else unknown. After `attempt.deadline_s` the attempt is a
+    timeout: async functions are cancelled; a thread cannot be ended, may still be running, and what
+    it returns later is dropped. ConfigError when `fn` cannot be called with exactly one argument.
+    """
+    title = name or str(getattr(inspect.unwrap(getattr(fn, "func", fn)), "__name__", type(fn).__name__))
+    _check(fn, title)
+    threads = _Threads()
+
+    async def call(attempt: Attempt, place: Place) -> Worked | Failed:
+        task = asyncio.create_task(_run(threads, fn, attempt))
+        try:
+            done, _ = await asyncio.wait({task}, timeout=max(0.0, attempt.deadline_s))
+        except asyncio.CancelledError:
+            await _cancel(task, place.grace_s)
+            raise
+        if not done:
+            return await _late(task, fn, title, attempt.deadline_s, place.grace_s)
+        if task.cancelled():
+            return Failed(kind="unknown", message=f"{title} was cancelled from inside")
+        value = task.result()
+        return _failed(title, value.error) if isinstance(value, _Raised) else _worked(title, value)
+
+    return Agent(name=title, call=call, in_folder=False)
+
+
+def _check(fn: Work, title: str) -> None:
+    if not callable(fn):
+        raise ConfigError(f"the agent {title} is a {type(fn).__name__}, not a function")
+    if inspect.isgeneratorfunction(fn) or inspect.isasyncgenfunction(fn):
+        raise ConfigError(f"the agent {title} is a generator: return one value instead of yielding")
+    try:
+        signature = inspect.signature(fn)
+    except (TypeError, ValueError):
+        return  # some built-in functions have none
+    try:
+        signature.bind(object())
+    except TypeError:
+        raise ConfigError(
+            f"the agent {title}{signature} must take exactly one argument, the attempt: def {title}(attempt)"
+        ) from None
+
+
+async def _run(threads: _Threads, fn: Work, attempt: Attempt) -> Any:
+    """What `fn` returned, or the `_Raised` it raised; raises nothing but CancelledError."""
+    try:
+        if _is_async(fn):
+            return await fn(attempt)
+        value = await _in_thread(threads, fn, attempt)
+        return await value if isinstance(value, Awaitable) else value
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:  # noqa: BLE001 - sorted by `_failed`, which raises some of them again
+        return _Raised(error)
+
+
+def _is_async(fn: Work) -> bool:
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__)
+
+
+async def _in_thread(threads: _Threads, fn: Work, attempt: Attempt) -> Any:
+    """What `fn` returned, or the `_Raised` it raised, in one of these threads."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+    run = contextvars.copy_context().run
+
+    def work() -> Any:
+        try:
+            return run(fn, attempt)
+        except BaseException as error:  # noqa: BLE001 - carried over to the loop's thread
+            return _Raised(error)
+
+    def arrive(value: Any) -> None:
+        if not future.done():
+            future.set_result(value)
+
+    def deliver(value: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(arrive, value)
+
+    threads.start(work, deliver)
+    return await future
+
+
+class _Threads:
+    """Daemon threads that run one call after another and end after some idle seconds.
+
+    Not an executor: one of those makes the exit of the process wait for a function that hangs, and
+    has a fixed number of places, which hanging functions use up.
+    """
+
+    __slots__ = ("idle",)
+
+    def __init__(self) -> None:
+        self.idle: list[_Inbox] = []
+
+    def start(self, work: Callable[[], Any], deliver: Callable[[Any], None]) -> None:
+        """Run `work` in an idle thread or a new one, then `deliver` what it returned."""
+        try:
+            inbox = self.idle.pop()
+        except IndexError:
+            inbox = queue.SimpleQueue()
+            threading.Thread(target=self._serve, args=(inbox,), name="agent function", daemon=True).start()
+        inbox.put((work, deliver))
+
+    def _serve(self, inbox: _Inbox) -> None:
+        while True:
+            try:
+                work, deliver = inbox.get(timeout=IDLE_S)
+            except queue.Empty:
+                try:
+                    self.idle.remove(inbox)
+                except ValueError:
+                    continue  # somebody has just taken it: work is coming
+                return
+            value = work()
+            self.idle.append(inbox)  # before anybody hears of it, so that the next call finds it
+            deliver(value)
+            del work, deliver, value  # an idle thread keeps nothing alive
+
+
+async def _cancel(task: asyncio.Task[Any], grace_s: float) -> None:
+    task.cancel()
+    await asyncio.wait({task}, timeout=grace_s)
+
+
+async def _late(task: asyncio.Task[Any], fn: Work, title: str, deadline_s: float, grace_s: float) -> Failed:
+    """The deadline has passed: what is still said is dropped."""
+    await _cancel(task, grace_s)
+    if not task.done():
+        rest = "; it does not stop when cancelled and may still be running"
+    elif _is_async(fn):
+        rest = ""
+    else:
+        rest = "; a thread cannot be ended, so it may still be running, and what it returns is dropped"
+    return Failed(kind="timeout", message=f"{title} took longer than {deadline_s:g} s{rest}")
+
+
+def _failed(title: str, error: BaseException) -> Failed:
+    if isinstance(error, KeyboardInterrupt):
+        raise error
+    what = fit(clean(f"{title} raised {type(error).__name__}: {_text(error)}"), 1000)
+    if isinstance(error, PermanentError):
+        return Failed(kind="permanent", message=fit(clean(_text(error)), TEXT_BYTES) or what)
+    if isinstance(error, RetryableError):
+        return Failed(
+            kind="transient",
+            message=fit(clean(_text(error)), TEXT_BYTES) or what,
+            retry_after_s=_seconds(error.retry_after_s),
+        )
+    if isinstance(error, MISTAKES):
+        return Failed(kind="permanent", message=f"{what}\n{_trace(error)}")
+    if isinstance(error, TimeoutError | ConnectionError):
+        return Failed(kind="transient", message=what)
+    return Failed(kind="unknown", message=f"{what}\n{_trace(error)}")
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - an exception whose own text fails
+        return "(its message cannot be shown)"
+
+
+def _seconds(value: Any) -> float | None:
+    """A time to wait as given by user code, 0 to a year; `None` for what is no number."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+        return None
+    return float(min(YEAR_S, max(0.0, value)))
+
+
+def _trace(error: BaseException) -> str:
+    """The end of the traceback, without our own frames: 8 frames and 4 KB at most."""
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    lines = traceback.TracebackException(type(error), error, trace, limit=-8).format()
+    text = clean("".join(lines)).strip().encode(errors="replace")
+    return text[-TRACE_BYTES:].decode(errors="ignore")
+
+
+def _worked(title: str, value: Any) -> Worked | Failed:
+    """The outcome of a returned value: a `Result` as it is, anything else as its output."""
+    result = value if isinstance(value, Result) else Result(value)
+    try:
+        text = json.dumps(_plain(result.output, "the output"), ensure_ascii=False, allow_nan=False)
+        size = len(text.encode())
+    except RecursionError:
+        return Failed(
+            kind="permanent", message=f"{title}: the output holds itself or is nested too deep for JSON"
+        )
+    except (ValueError, TypeError) as error:
+        return Failed(kind="permanent", message=f"{title}: {error}")
+    if size > OUTPUT_BYTES:
+        fix = "write it to a file and return its path"
+        return Failed(
+            kind="permanent", message=f"{title}: the output is {size:,} bytes, 1 MB is the most: {fix}"
+        )
+    if problem := _odd(result):
+        return Failed(kind="permanent", message=f"{title}: {problem}")
+    session = None if result.session is None else clean(result.session)
+    if result.needs_human:
+        asked = fit(clean(result.needs_human), TEXT_BYTES)
+        return Failed(kind="blocked", message=asked, usage=result.usage, session=session)
+    summary = fit(clean(result.summary), TEXT_BYTES)
+    return Worked(result=replace(result, output=json.loads(text), summary=summary, session=session))
+
+
+def _odd(result: Result) -> str:
+    """What is wrong with the other fields of a Result, if anything."""
+    if not isinstance(result.summary, str):
+        return f"Result.summary is a {type(result.summary).__name__}, not a string"
+    if not isinstance(result.usage, Usage):
+        return f"Result.usage is a {type(result.usage).__name__}: write Usage(cost_usd=…)"
+    for field in ("session", "needs_human"):
+        value = getattr(result, field)
+        if value is not None and not isinstance(value, str):
+            return f"Result.{field} is a {type(value).__name__}, not a string or None"
+    return ""
+
+
+def _plain(value: Any, where: str) -> Any:
+    """`value`, checked to be JSON; the ValueError names the place and the nearest fix."""
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        if not isfinite(value):
+            raise ValueError(f"{where} is {value}, which JSON has no word for: return None instead")
+        return value
+    if isinstance(value, str):
+        if not value.isascii():
+            _encodable(value, where)
+        return value
+    if isinstance(value, list | tuple):
+        return [_plain(item, f"{where}[{number}]") for number, item in enumerate(value)]
+    if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str):
+                raise ValueError(f"{where} has the key {key!r}: the keys of JSON are strings, write str(key)")  # noqa: TRY004 - one error type for all of them
+            _encodable(key, where)
+        return {key: _plain(item, f"{where}[{fit(repr(key), 80)}]") for key, item in value.items()}
+    raise ValueError(f"{where} is a {type(value).__name__}, not JSON: {_fix(value)}")
+
+
+def _encodable(text: str, where: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{where} holds half a character: encode(errors='replace') mends it") from None
+
+
+def _fix(value: Any) -> str:
+    """How to make JSON of a value."""
+    kind = type(value)
+    if hasattr(kind, "model_dump"):
+        return "return its model_dump(mode='json')"
+    if hasattr(kind, "__dataclass_fields__") and kind.__name__ not in _FIXES:
+        return "dataclasses.asdict(…) makes a dict of it"
+    if hasattr(kind, "tolist"):
+        return "tolist() makes plain values of it"
+    if hasattr(kind, "__fspath__"):
+        return "str(…) makes a string of it"
+    if hasattr(kind, "__float__"):
+        return "float(…) makes a number of it"
+    return _FIXES.get(kind.__name__, "return None, booleans, numbers, strings, lists or dicts")

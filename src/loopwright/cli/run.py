@@ -1,0 +1,214 @@
+"""Starting and resuming: run, resume.
+
+Rule: what a person typed becomes a loop and an id; the host does the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import click
+
+from loopwright import units
+from loopwright.cli import words
+from loopwright.cli.read import emit
+from loopwright.cli.view import View, fancy
+from loopwright.cli.where import as_json, enter, find, opened, places, the_run, who
+from loopwright.codec import encode_signal
+from loopwright.core import events as ev
+from loopwright.core.head import document
+from loopwright.errors import UsageError
+from loopwright.hosts.door import alone
+from loopwright.hosts.local import Held, Ways, resume, start
+from loopwright.perform import Run
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Amount(click.ParamType[float]):
+    """A duration as people write it, in seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The seconds; a usage error when it is none."""
+        try:
+            return units.seconds(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _inside(verb: str) -> None:
+    """An agent cannot steer runs: it works in one."""
+    if os.environ.get("LOOPWRIGHT_RUN") and verb != "run":
+        raise UsageError(f"loopwright {verb} is refused inside a run: agents do not decide about runs")
+
+
+@dataclass(slots=True)
+class Keys:
+    """Ctrl-C and TERM, turned into what DESIGN §8 says: once pauses after the iteration, twice now."""
+
+    view: View
+    code: int | None = None
+    presses: int = 0
+    installed: list[int] = field(default_factory=list)
+
+    def connect(self, run: Run) -> None:
+        """Takes the signals over for as long as the loop of this thread runs."""
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGINT, self._pause, run)
+        loop.add_signal_handler(signal.SIGTERM, self._leave, run)
+
+    def _pause(self, run: Run) -> None:
+        self.presses += 1
+        now = self.presses > 1
+        key = f"pause/{secrets.token_hex(8)}"
+        run.journal.store.signal(
+            run.journal.run, key, encode_signal(ev.PauseRequested(now=now, by=who(), key=key))
+        )
+        if now:
+            self.code = 130
+        self.view.line("pausing now" if now else "pausing after this iteration; Ctrl-C again: now")
+
+    def _leave(self, run: Run) -> None:
+        self.code = 143
+        run.leaving.set()
+
+
+def _finish(held: Held, view: View, keys: Keys, *, json_: bool, exit_zero: bool) -> int:
+    """Prints how it ended; the exit code."""
+    state = held.state
+    code = held.exit_code
+    if state.finished is None and keys.code is not None:
+        code = keys.code  # a signal ended our part; the run's own end comes first
+    if exit_zero and code in {3, 4}:
+        code = 0
+    if json_:
+        emit({**document(state), "exit_code": code})
+    for line in words.three_lines(state):
+        view.line(line)
+    return code
+
+
+@click.command("run")
+@click.argument("loopfile", required=False)
+@click.option("--goal", metavar="TEXT|@FILE", help="What is wanted.")
+@click.option("--agent", metavar="NAME|CMD", help="Who does the work.")
+@click.option("--gate", multiple=True, metavar="NAME|CMD", help="Who judges it; may be given several times.")
+@click.option("--max-iterations", metavar="N", help="At most N iterations.")
+@click.option("--max-duration", metavar="30m", help="At most so long, agents and gates together.")
+@click.option("--threshold", metavar="X", help="The weighted score that required gates must reach.")
+@click.option("--budget", metavar="USD", help="At most so many US dollars.")
+@click.option("--approve", metavar="never|passed|always|alert", help="When a person is asked.")
+@click.option("--workspace", metavar="in_place|none", help="Where the agent works.")
+@click.option("--as", "run_id", metavar="RUN", help="The run's id; the same id again resumes it.")
+@click.option("--set", "sets", multiple=True, metavar="K=V", help="Any setting of a loop file.")
+@click.option("--env", multiple=True, metavar="NAME", help="Let a withheld environment variable through.")
+@click.option("--no-baseline", is_flag=True, help="Do not judge the state before any work.")
+@click.option("--no-wait", is_flag=True, help="Exit 6 instead of waiting for a person.")
+@click.option("--no-input", is_flag=True, help="Never ask on the terminal.")
+@click.option("--exit-zero", is_flag=True, help="Exit 0 where it would be 3 or 4.")
+@click.option("--accept-changes", is_flag=True, help="Go on under this id with another goal, agent or gates.")
+@as_json
+@places
+def run_(
+    loopfile: str | None,
+    run_id: str | None,
+    sets: tuple[str, ...],
+    exit_zero: bool,
+    accept_changes: bool,
+    json_: bool,
+    folder: str,
+    store: str | None,
+    no_wait: bool,
+    no_input: bool,
+    **flags: Any,
+) -> int:
+    """Run the loop of LOOPFILE (or loop.toml, or what the options say) until it is good or a limit is met."""
+    from loopwright.config import load
+
+    del no_wait, no_input  # nothing waits or asks yet: a request exits 6 at once
+    view = View()
+    environ = dict(os.environ)
+    loaded = load(
+        loopfile,
+        folder=enter(folder),
+        path=environ.get("PATH", ""),
+        sets=sets,
+        flags={**flags, "store": store},
+    )
+    keys = Keys(view)
+    ways = Ways(
+        project=loaded.project,
+        store=loaded.loop.store,
+        environ=environ,
+        observe=(view.see,),
+        hear=view.hear if fancy() else None,
+        begin=view.begin,
+        tell=view.line,
+        signals=keys.connect,
+        accept_changes=accept_changes,
+        by=who(),
+    )
+    with view.live():
+        held = alone(lambda: start(loaded.loop, run_id, ways))
+    return _finish(held, view, keys, json_=json_, exit_zero=exit_zero)
+
+
+@click.command("resume")
+@click.argument("run")
+@click.option("--note", metavar="TEXT", help="Words for the next attempt.")
+@click.option("--add-iterations", type=click.IntRange(1), metavar="N", help="Allow N more iterations.")
+@click.option("--add-duration", type=Amount(), metavar="D", help="Allow so much more time.")
+@click.option(
+    "--add-budget", type=click.FloatRange(0, min_open=True), metavar="USD", help="Allow so much more money."
+)
+@click.option("--no-wait", is_flag=True, help="Exit 6 instead of waiting for a person.")
+@as_json
+@places
+def resume_(
+    run: str,
+    note: str | None,
+    add_iterations: int | None,
+    add_duration: float | None,
+    add_budget: float | None,
+    no_wait: bool,
+    json_: bool,
+    folder: str,
+    store: str | None,
+) -> int:
+    """Go on with RUN where it stands: after a crash, a pause, a stop, or an end that a limit brought."""
+    del no_wait
+    _inside("resume")
+    where = find(folder, store)
+    with opened(where) as runs:
+        name = the_run(runs, run)
+    view = View()
+    keys = Keys(view)
+    add: Mapping[str, float | None] = {
+        "max_iterations": add_iterations,
+        "max_duration": add_duration,
+        "budget": add_budget,
+    }
+    ways = Ways(
+        project=where.project,
+        store=where.store,
+        environ=dict(os.environ),
+        observe=(view.see,),
+        hear=view.hear if fancy() else None,
+        begin=view.begin,
+        tell=view.line,
+        signals=keys.connect,
+        by=who(),
+        note=note,
+        add={k: v for k, v in add.items() if v is not None},
+    )
+    with view.live():
+        held = alone(lambda: resume(name, ways))
+    return _finish(held, view, keys, json_=json_, exit_zero=False)

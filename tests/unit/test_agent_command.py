@@ -1,0 +1,489 @@
+"""A command as an agent: what it is given, and what its end means."""
+
+import asyncio
+import json
+import os
+import shutil
+import stat
+import sys
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from loopwright.agents.command import Said, command, last_result, outcome, read
+from loopwright.core.values import Attempt, Failed, Feedback, Left, Usage, Worked
+from loopwright.errors import ConfigError, NotStartable
+from loopwright.ports import Place
+from loopwright.supervise import Exit
+
+CASES = Path(__file__).parents[1] / "cases" / "agents"
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ATTEMPT = Attempt(
+    run="r",
+    iteration=1,
+    number=1,
+    key="r/1",
+    goal=(CASES / "prompt_with_option_text.txt").read_text(encoding="utf-8"),
+    feedback=Feedback(reasons=("pytest: 1 failed",)),
+    left=Left(iterations=1, seconds=60, attempts=1),
+    deadline_s=30.0,
+)
+EXIT = Exit(
+    code=0,
+    signal=None,
+    ended="exited",
+    stdout=b"",
+    stderr=b"",
+    stdout_bytes=0,
+    stderr_bytes=0,
+    truncated=0,
+    seconds=1.0,
+    quiet_s=0.0,
+    leftovers=0,
+)
+
+
+@pytest.fixture
+def place(tmp_path):
+    root, artifacts = tmp_path / "root", tmp_path / "artifacts"
+    root.mkdir()
+    env = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "KEPT": "yes"}
+    return Place(root=root, project=root, artifacts=artifacts, env=env, timeout_s=30, grace_s=0.3)
+
+
+def call(place, run, attempt=ATTEMPT, **options):
+    return asyncio.run(command(run=run, **options).call(attempt, place))
+
+
+def case(place, name, **options):
+    return call(place, [str(CASES / name)], **options)
+
+
+def line(**fields):
+    return json.dumps({"type": "result", **fields}).encode()
+
+
+def said(**fields):
+    return read(line(**fields))
+
+
+def judged(end=EXIT, **fields):
+    return outcome(end, said(**fields), idle_s=None, now=NOW)
+
+
+# --- the case files -------------------------------------------------------------------------------
+
+
+def test_exit_0_with_an_error_result_is_rate_limited(place):
+    outcome = case(place, "exit0_error_result.py")
+    assert outcome.kind == "rate_limited"
+    assert outcome.usage == Usage(tokens=0, turns=0)
+
+
+def test_exit_1_with_a_good_result_is_degraded(place):
+    outcome = case(place, "exit1_good_result.py")
+    assert (outcome.degraded, outcome.timed_out) == ("exit 1", False)
+    assert outcome.result.usage == Usage(cost_usd=0.42, turns=9)
+    assert outcome.result.summary == outcome.result.output == "finished"
+
+
+def test_zero_turns_is_no_op(place):
+    assert case(place, "zero_turns.py").kind == "no_op"
+
+
+def test_claims_are_a_summary_and_nothing_else(place):
+    outcome = case(place, "claims_done.py")
+    assert outcome.result.summary == "LOOP_COMPLETE"
+    assert not outcome.result.claims_done
+
+
+def test_prose_without_a_result_is_work_whose_effect_others_judge(place):
+    outcome = case(place, "prompt_not_received.py")
+    assert outcome.result.summary.startswith("I don't see a request")
+    assert outcome.result.usage == Usage()
+
+
+def test_a_refused_tool_is_blocked_and_named(place):
+    outcome = case(place, "permission_denied.py")
+    assert (outcome.kind, outcome.message) == ("blocked", "it was not allowed to use Write")
+
+
+def test_a_wrong_key_is_permanent(place):
+    outcome = case(place, "same_error_forever.sh")
+    assert outcome.kind == "permanent"
+    assert "401 invalid api key" in outcome.message
+
+
+def test_after_the_result_it_may_linger_only_so_long(place):
+    outcome = case(place, "finishes_then_lingers.py", linger=0.1)
+    assert outcome == Worked(result=outcome.result)
+    assert (outcome.result.summary, outcome.result.usage.cost_usd) == ("all done", 0.10)
+
+
+def test_bytes_that_are_no_text(place):
+    outcome = case(place, "invalid_utf8.py")
+    assert outcome.result.summary == "ok"
+    assert b"caf\xe9" in (place.artifacts / "agent.log").read_bytes()
+
+
+def test_a_result_after_a_long_line(place):
+    assert case(place, "long_json_line.py").result.usage.cost_usd == 0.5
+
+
+def test_stdin_ends(place):
+    assert case(place, "waits_for_stdin.py", prompt="file").result.summary == "got 0 bytes"
+    assert case(place, "waits_for_stdin.py").result.summary != "got 0 bytes"
+
+
+def test_what_it_left_running_does_not_hold_it_up(place):
+    assert case(place, "grandchild_holds_stdout.py").result.summary == "ok"
+
+
+@pytest.mark.parametrize("name", ["ignores_sigterm.py", "parent_dies_child_ignores_term.py"])
+def test_a_timeout_keeps_the_work(place, name):
+    outcome = case(replace(place, timeout_s=2.0), name)  # long enough for Python to start on a busy machine
+    assert outcome.timed_out
+    assert outcome.degraded is None
+    assert outcome.result.summary.startswith(("working", "parent "))
+
+
+def test_the_deadline_of_the_attempt_binds_too(place):
+    outcome = call(place, ["sleep", "4"], replace(ATTEMPT, deadline_s=0.2))
+    assert outcome.timed_out
+
+
+def test_no_sign_of_life_is_told_apart(place):
+    outcome = case(replace(place, idle_s=0.3), "silent_forever.sh")
+    assert (outcome.timed_out, outcome.degraded) == (True, "idle 0.3 s")
+
+
+def test_a_lot_of_output(place):
+    assert case(place, "prints_100mb.py").result.summary == "DONE"
+
+
+def test_killed_from_within(place):
+    outcome = case(place, "writes_marker_then_crash.sh")
+    assert (outcome.kind, outcome.message) == ("unknown", "killed by SIGKILL; out of memory?")
+
+
+# --- what it is given -----------------------------------------------------------------------------
+
+
+def test_the_prompt_comes_on_stdin_and_stands_in_a_file_only_we_may_read(place):
+    outcome = call(place, ["sh", "-c", 'cat >got; cmp got "$LOOPWRIGHT_PROMPT_FILE" && echo same'])
+    assert outcome.result.summary == "same"
+    text = (place.root / "got").read_text()
+    assert text.startswith("# Goal\n\nmax_iterations is 3 --max-iterations=3")
+    assert "pytest: 1 failed" in text
+    assert stat.S_IMODE((place.artifacts / "prompt.md").stat().st_mode) == 0o600
+
+
+def test_the_feedback_file_has_no_goal(place):
+    call(place, ["sh", "-c", 'cp "$LOOPWRIGHT_FEEDBACK_FILE" got'])
+    text = (place.root / "got").read_text()
+    assert "pytest: 1 failed" in text
+    assert "max-iterations" not in text
+
+
+def test_a_link_in_place_of_the_prompt_is_replaced(place, tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    place.artifacts.mkdir()
+    (place.artifacts / "prompt.md").symlink_to(victim)
+    call(place, ["true"])
+    assert victim.read_text() == "mine"
+    assert not (place.artifacts / "prompt.md").is_symlink()
+
+
+@pytest.mark.parametrize("way", ["stdin", "file", "arg"])
+def test_the_prompt_file_can_be_a_word(place, way):
+    outcome = call(place, ["head", "-c", "6", "{prompt_file}"], prompt=way)
+    assert outcome.result.summary == "# Goal"
+
+
+def test_the_prompt_as_an_argument_is_one_word(place):
+    show = 'echo "$#"; printf %s "$1" | head -c 6'
+    assert call(place, ["sh", "-c", show, "sh"], prompt="arg").result.summary == "# Goal"
+    assert (
+        call(place, ["sh", "-c", 'echo "$2/$#"', "sh", "{prompt}", "last"], prompt="arg").result.summary
+        == "last/2"
+    )
+
+
+def test_a_prompt_too_long_for_an_argument_is_not_cut(place):
+    outcome = call(place, ["true"], replace(ATTEMPT, goal="x" * 200_000), prompt="arg")
+    assert outcome.kind == "permanent"
+    assert 'use prompt = "file"' in outcome.message
+
+
+def test_the_environment_is_the_given_one_and_the_folder_too(place, monkeypatch):
+    monkeypatch.setenv("NOT_GIVEN", "1")
+    outcome = call(place, ["sh", "-c", 'echo "$KEPT${NOT_GIVEN-} $(pwd)"'])
+    assert outcome.result.summary == f"yes {place.root.resolve()}"
+
+
+def test_output_can_be_heard(place):
+    heard = []
+    call(replace(place, hear=heard.append), ["echo", "hello"])
+    assert b"".join(heard) == b"hello\n"
+
+
+def test_cancelling_ends_it(place):
+    async def main():
+        started = asyncio.Event()
+        here = replace(place, hear=lambda chunk: started.set())
+        task = asyncio.create_task(command(run=["sh", "-c", "echo x; exec sleep 60"]).call(ATTEMPT, here))
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    began = time.monotonic()
+    asyncio.run(main())
+    assert time.monotonic() - began < 20
+
+
+# --- what cannot run ------------------------------------------------------------------------------
+
+
+def test_probe_names_the_resolved_command(place):
+    assert (
+        command(run="sh -c 'exit 1'").probe(place)
+        == f"{shutil.which('sh', path=place.env['PATH'])} -c 'exit 1'"
+    )
+    script = place.root / "fix.sh"
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o700)
+    assert command(run="./fix.sh").probe(place) == str(script)
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        ("pyton3", "did you mean 'python3'"),
+        ("fix.sh", "write ./fix.sh"),
+        ("./fix.sh", "chmod +x"),
+        ("./gone.sh", "a path with a / starts at"),
+        ("zzqqzzqqzz", "install it"),
+    ],
+)
+def test_probe_names_the_nearest_fix(place, run, said):
+    (place.root / "fix.sh").write_text("#!/bin/sh\n")
+    with pytest.raises(NotStartable, match=said.replace("+", r"\+")):
+        command(run=run).probe(place)
+    assert call(place, run).kind == "permanent"
+
+
+@pytest.mark.parametrize(
+    "options", [{"linger": -1}, {"linger": float("nan")}, {"prompt": "x"}, {"result": "x"}]
+)
+def test_bad_options_are_config_errors(options):
+    with pytest.raises(ConfigError):
+        command(run="true", **options)
+
+
+def test_a_shell_line_is_a_config_error():
+    with pytest.raises(ConfigError, match="sh -c"):
+        command(run="cat x | grep y")
+
+
+def test_the_agent_tells_its_name_and_keys():
+    agent = command(run="/usr/bin/env python3", env=("A",))
+    assert (agent.name, agent.keys, agent.in_folder) == ("env", ("A",), True)
+
+
+# --- the result line ------------------------------------------------------------------------------
+
+
+def test_our_fields():
+    found = said(
+        summary="done", cost_usd=0.5, tokens=7, turns=2, claims_done=True, output={"a": 1}, session_id="s"
+    )
+    assert found == Said(
+        summary="done",
+        usage=Usage(cost_usd=0.5, tokens=7, turns=2),
+        claims_done=True,
+        output={"a": 1},
+        session="s",
+    )
+    assert judged(summary="done", output={"a": 1}).result.output == {"a": 1}
+
+
+def test_claudes_fields():
+    usage = {
+        "input_tokens": 1,
+        "output_tokens": 2,
+        "cache_creation_input_tokens": 4,
+        "cache_read_input_tokens": 8,
+    }
+    found = said(
+        result="done", is_error=False, subtype="success", num_turns=3, total_cost_usd=0.1, usage=usage
+    )
+    assert found == Said(summary="done", usage=Usage(cost_usd=0.1, tokens=15, turns=3))
+
+
+@pytest.mark.parametrize("cost", ["-1", "NaN", "Infinity", "1e999", "10001", "true", '"0.5"', "null", "[1]"])
+def test_a_cost_that_cannot_be_is_unknown(cost):
+    for name in ("cost_usd", "total_cost_usd"):
+        found = read(f'{{"type": "result", "{name}": {cost}}}'.encode())
+        assert found.usage.cost_usd is None
+
+
+@pytest.mark.parametrize("count", ["-1", "1.5", "true", "1e400", '"3"', "10000000000000000"])
+def test_a_count_that_cannot_be_is_unknown(count):
+    found = read(f'{{"type":"result","tokens":{count},"turns":{count}}}'.encode())
+    assert found.usage == Usage()
+    assert (
+        read(f'{{"type":"result","usage":{{"input_tokens":5,"output_tokens":{count}}}}}'.encode()).usage
+        == Usage()
+    )
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"the result is in",
+        b'{"type": "assistant", "result": 1}',
+        b'[{"type": "result"}]',
+        b'{"type": "result"',
+        b'{"type": ["result"]}',
+        b'{"type":"result","x":' + b"[" * 100_000,
+        b"",
+    ],
+)
+def test_what_is_no_result_line(raw):
+    assert read(raw) is None
+
+
+@pytest.mark.parametrize("value", ["NaN", '"\\ud800"', '"' + "x" * 1_000_001 + '"'])
+def test_an_output_that_is_no_json_is_left_out(value):
+    found = read(f'{{"type":"result","summary":"s","output":{value}}}'.encode())
+    assert (found.output, found.summary) == (None, "s")
+
+
+def test_a_summary_is_clean_and_bounded():
+    found = said(result="\x1b[31mred\u202e\ud800" + "x" * 9999)
+    assert found.summary.startswith("red<U+202E>\ufffdx")
+    assert len(found.summary.encode()) <= 2048
+
+
+def test_the_last_result_line_counts_even_when_other_events_follow(place):
+    first, last = line(summary="first").decode(), line(summary="last").decode()
+    other = json.dumps({"type": "tool", "result": "x"})
+    outcome = call(place, ["printf", "%s\\n", first, last, other, "bye"])
+    assert outcome.result.summary == "last"
+    assert last_result(replace(EXIT, stdout=b"{}\n")) is None
+
+
+def test_result_none_reads_no_result_line(place):
+    outcome = call(place, ["echo", line(is_error=True, result="no").decode()], result="none")
+    assert outcome.result.usage == Usage()
+    assert outcome.result.summary.startswith('{"type": "result"')
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind", "message"),
+    [
+        (
+            {"is_error": True, "result": "Invalid API key", "api_error_status": 401},
+            "permanent",
+            "authentication",
+        ),
+        (
+            {"is_error": True, "api_error_status": 400, "result": "Credit balance is too low"},
+            "permanent",
+            "billing",
+        ),
+        (
+            {
+                "is_error": True,
+                "api_error_status": 429,
+                "result": "You've hit your session limit · resets 3pm (UTC)",
+            },
+            "rate_limited",
+            "resets 3pm",
+        ),
+        ({"is_error": True, "terminal_reason": "prompt_too_long", "result": ""}, "context_overflow", ""),
+        ({"is_error": True, "error": {"message": "[API Error: 500 oops]"}}, "transient", ""),
+        ({"is_error": True, "errors": ["Connection refused"]}, "transient", ""),
+        ({"is_error": True, "subtype": "error_max_turns", "num_turns": 0}, "unknown", "error_max_turns"),
+        ({"is_error": "yes"}, "unknown", "no message"),
+        (
+            {"permission_denials": [{"tool_name": "Write"}, {"tool_name": "Write"}, "Bash", {}]},
+            "blocked",
+            "Write, Bash",
+        ),
+        ({"needs_human": "the password"}, "blocked", "the password"),
+        ({"needs_human": True}, "blocked", "asks for a person"),
+        ({"turns": 0}, "no_op", "no turns"),
+        ({"num_turns": 0, "result": "x"}, "no_op", "no turns"),
+    ],
+)
+@pytest.mark.parametrize("code", [0, 1])
+def test_what_a_result_reports_decides_whatever_the_exit_code(fields, kind, message, code):
+    failed = judged(replace(EXIT, code=code), **fields, cost_usd=0.5, session_id="s")
+    assert isinstance(failed, Failed)
+    assert failed.kind == kind
+    assert message in failed.message
+    assert failed.usage.cost_usd == 0.5
+
+
+def test_a_reset_in_a_result_is_waited_for():
+    failed = judged(is_error=True, api_error_status=429, result="You've hit your limit · resets 3pm (UTC)")
+    assert failed.retry_after_s == 15 * 3600
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"permission_denials": []}, {"needs_human": ""}, {"needs_human": None}]
+)
+def test_a_good_result(fields):
+    assert isinstance(judged(**fields), Worked)
+
+
+def test_stderr_explains_an_error_the_result_does_not():
+    end = replace(EXIT, code=1, stderr=b"Error: 401 invalid api key")
+    assert judged(end, is_error=True, subtype="error_during_execution").kind == "permanent"
+    assert judged(replace(end, code=0), is_error=True, subtype="error_during_execution").kind == "unknown"
+    assert judged(end, turns=0).kind == "permanent"
+
+
+def test_an_incomplete_result_is_degraded_and_not_good():
+    assert judged(subtype="error_max_turns", num_turns=5).degraded == "error_max_turns"
+    assert judged(replace(EXIT, code=1), subtype="error_max_turns", num_turns=5).kind == "unknown"
+
+
+def test_what_went_wrong_beside_a_good_result_is_named():
+    assert judged(replace(EXIT, code=None, signal=15), summary="s").degraded == "killed by SIGTERM"
+    worked = judged(replace(EXIT, log_problem="the log could not be written: full", survivors=2), summary="s")
+    assert worked.degraded == "the log could not be written: full; 2 of its processes could not be ended"
+
+
+def test_an_error_made_by_the_timeout_itself_costs_no_work():
+    end = replace(EXIT, code=143, ended="timeout")
+    assert judged(end, is_error=True, subtype="error_during_execution", cost_usd=1).timed_out
+    assert judged(end, is_error=True, result="API Error: 429").kind == "rate_limited"
+
+
+def test_stdout_prose_never_decides(place):
+    outcome = call(place, ["sh", "-c", "echo 'Error: 401 invalid api key'; exit 1"])
+    assert outcome.kind == "unknown"
+    assert outcome.message == "exit 1; its last line: Error: 401 invalid api key"
+    outcome = call(place, ["sh", "-c", "echo 'HTTP 429'; exit 0"])
+    assert isinstance(outcome, Worked)
+
+
+def test_no_output_is_an_honest_nothing(place):
+    outcome = call(place, ["true"])
+    assert (outcome.result.output, outcome.result.summary) == ("", "")
+
+
+def test_a_program_that_is_missing_inside_a_shell(place):
+    assert call(place, ["sh", "-c", "zzqqzzqq"]).kind == "permanent"
+
+
+def test_the_last_line_is_cleaned_and_short(place):
+    outcome = call(place, ["printf", "a\\n\\033[31m%s\\n\\n", "x" * 500])
+    assert outcome.result.summary == "x" * 199 + "…"
