@@ -1,0 +1,1 @@
+"""Pocket: the books of a household, kept in a plain text file."""
