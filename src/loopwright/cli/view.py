@@ -100,6 +100,8 @@ class View:
     def see(self, event: ev.Event) -> None:
         """Takes one fact in; prints what a person wants to know of it."""
         match event:
+            case ev.RunStarted():
+                self._number, self._last = 0, None
             case ev.AttemptStarted(iteration=number):
                 self._number = number
             case ev.AttemptSucceeded(seconds=seconds, usage=usage):

@@ -1,0 +1,48 @@
+"""Report files as bytes: regular, readable, bounded.
+
+Rule: an agent may have put anything at the path of a report (a pipe, a link to a device, a folder, a file that
+never ends); none of it may hold, fill or stop us.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from loopwright.errors import BadEvidence
+
+CHUNK = 1 << 20
+
+
+def chunks(path: Path, name: str, max_bytes: int) -> Iterator[bytes]:
+    """The file's bytes, a megabyte at a time; an empty file gives none.
+
+    Raises BadEvidence: `missing_report`, `unreadable_report` (not a regular file, no permission), `too_large`.
+    """
+    try:
+        # O_NONBLOCK: opening a pipe that nobody writes to must not hold us.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise BadEvidence("missing_report", f"{name} does not exist") from None
+    except OSError as error:
+        raise BadEvidence("unreadable_report", f"{name} cannot be read: {error.strerror}") from None
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(descriptor)
+        raise BadEvidence("unreadable_report", f"{name} is not a regular file")
+    with os.fdopen(descriptor, "rb") as file:
+        left = max_bytes
+        while chunk := file.read(CHUNK):
+            left -= len(chunk)
+            if left < 0:
+                raise BadEvidence(
+                    "too_large", f"{name} is larger than {max_bytes} bytes ({found.st_size}); see max_bytes"
+                )
+            yield chunk
+
+
+def whole(path: Path, name: str, max_bytes: int) -> bytes:
+    """All bytes of the file, for formats that are read at once; raises as `chunks` does."""
+    return b"".join(chunks(path, name, max_bytes))

@@ -1,0 +1,81 @@
+"""`measure`: whatever a gate does becomes one score.
+
+Rule: nothing a gate returns or raises gets out of here as anything but a `Score`, and nothing but a number that
+was measured becomes a number.
+"""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import replace
+from math import isfinite
+from types import TracebackType
+
+from loopwright.core.values import Score
+from loopwright.errors import BadEvidence, NotStartable
+from loopwright.evidence.text import clip, plain, steady
+from loopwright.ports import Gate, Place, Seen
+
+TRACE = 2500  # characters of a traceback in a reason
+FRAMES = 6
+
+
+async def measure(gate: Gate, seen: Seen, place: Place) -> Score:
+    """The gate's score, with or without a status; an `error` for whatever goes wrong, a bug of the gate included.
+
+    Its cause is *tool* when the gate could not run (`NotStartable`, an exception), *evidence* when it ran and
+    proves nothing (`BadEvidence`, whose code is in the evidence, or a value that is no score).
+    """
+    try:
+        return as_score(await gate.check(seen, place))
+    except NotStartable as error:
+        return Score(0.0, plain(str(error)), status="error", cause="tool")
+    except BadEvidence as error:
+        return unproven(error)
+    except Exception as error:  # noqa: BLE001 - a gate may be anybody's code, and it must not end the run
+        return Score(0.0, f"the gate broke: {told(error)}", status="error", cause="tool")
+
+
+def as_score(value: object) -> Score:
+    """What a gate returned, as a score; BadEvidence (`no_score`, `not_finite`, `out_of_range`) for what is none.
+
+    True and False pass and fail; a number from 0 to 1 is left to the gate's `min`.
+    """
+    if isinstance(value, Score):
+        if value.status == "error" and value.cause is None:
+            return replace(value, cause="evidence")
+        return value
+    if isinstance(value, bool):
+        return Score(float(value), "" if value else "returned False", status="pass" if value else "fail")
+    if not isinstance(value, int | float):
+        kind = type(value)
+        name = (
+            kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+        )
+        raise BadEvidence("no_score", f"returned {name}; a gate returns True or False, 0 to 1, or a Score")
+    if not isfinite(value):
+        raise BadEvidence("not_finite", f"returned {value}, not a finite number")
+    if not 0 <= value <= 1:
+        raise BadEvidence(
+            "out_of_range", f"returned {value}; a score is 0 to 1, other units go into Score.raw"
+        )
+    return Score(float(value))
+
+
+def unproven(error: BadEvidence) -> Score:
+    """The score of a gate that ran and proves nothing."""
+    return Score(0.0, plain(str(error)), status="error", cause="evidence", evidence={"code": error.code})
+
+
+def told(error: BaseException, *, without: str = __file__) -> str:
+    """An exception with the end of its traceback, without our own frames (those of the file `without`)."""
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename in {__file__, without}:
+        trace = trace.tb_next
+    try:
+        lines = traceback.TracebackException(type(error), error, trace, limit=-FRAMES).format()
+        text = "".join(lines).strip()
+        last = text.rpartition("\n")[2]
+    except Exception:  # noqa: BLE001 - an exception whose own text raises
+        return type(error).__name__
+    return clip(steady(plain(last if trace is None else f"{last}\n{text}")), TRACE)

@@ -1,0 +1,136 @@
+"""What can be named in a loop: the built-ins, the plug-ins of installed packages, and what comes later.
+
+Rule: a name leads to a module path, and nothing is imported before it is named. Other people's plug-ins
+may be broken: that is one message, never a crash.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final, Literal, TypeAlias
+
+from loopwright.errors import ConfigError
+from loopwright.readers import hint
+from loopwright.references import raised
+
+Kind: TypeAlias = Literal["agents", "gates"]
+
+BUILT_IN: Final[Mapping[str, Mapping[str, str]]] = {
+    "agents": {"command": "loopwright.agents.command:command"},
+    "gates": {
+        name: f"loopwright.gates.{name}:{name}"
+        for name in ("command", "junit", "pytest", "coverage", "lint", "ruff", "score")
+    },
+}
+FROM_FUNCTION: Final[Mapping[str, str]] = {
+    "agents": "loopwright.agents.function:function_agent",
+    "gates": "loopwright.gates.function:as_gate",
+}
+PLUGGED: Final = ("agents", "gates", "stores", "channels", "triggers", "monitors")
+# Names that DESIGN gives a meaning this version does not have. A tool may be run as a plain command
+# meanwhile; a word is no tool, so as a plain string it must not be taken for the command of that name
+# (`diff` is on every PATH).
+LATER_TOOLS: Final[Mapping[str, frozenset[str]]] = {
+    "agents": frozenset({"claude", "codex", "opencode", "aider"}),
+    "gates": frozenset({"eslint", "jest", "vitest", "cargo"}),
+}
+LATER_WORDS: Final[Mapping[str, frozenset[str]]] = {
+    "agents": frozenset(),
+    "gates": frozenset({"types", "sarif", "tap", "gotest", "checklist", "diff", "judge"}),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plugin:
+    """One thing that can be named: what it is, where it comes from, and why it cannot be used (`problem`)."""
+
+    kind: str
+    name: str
+    where: str
+    signature: str = ""
+    doc: str = ""
+    problem: str = ""
+
+
+def plugins() -> list[Plugin]:
+    """Everything that can be named, built-ins first; a broken one is a row with its problem."""
+    rows = []
+    for kind in PLUGGED:
+        own = BUILT_IN.get(kind, {})
+        rows += [_row(kind, name, where, lambda where=where: builtin(where)) for name, where in own.items()]
+        found = points(kind)
+        names = [point.name for point in found]
+        for point in found:
+            row = _row(kind, point.name, point.value, point.load)
+            if point.name in own:
+                row = Plugin(
+                    kind=kind, name=row.name, where=row.where, problem="the built-in of this name is used"
+                )
+            elif names.count(point.name) > 1:
+                row = Plugin(
+                    kind=kind, name=row.name, where=row.where, problem="another plug-in has this name"
+                )
+            rows.append(row)
+    return rows
+
+
+def _row(kind: str, name: str, where: str, load: Any) -> Plugin:
+    try:
+        factory = load()
+        signature = _signature(factory) if callable(factory) else ""
+        doc = (inspect.getdoc(factory) or "").partition("\n")[0]
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - other people's code
+        return Plugin(kind=kind, name=name, where=where, problem=raised(error))
+    problem = "" if callable(factory) else f"a {type(factory).__name__}, not a function"
+    return Plugin(kind=kind, name=name, where=where, signature=signature, doc=doc, problem=problem)
+
+
+def _signature(factory: Any) -> str:
+    """The options of a factory as they are written in its source."""
+    options = []
+    for name, option in inspect.signature(factory).parameters.items():
+        kind = "" if option.annotation is option.empty else f": {option.annotation}"
+        options.append(f"{name}{kind}" + ("" if option.default is option.empty else f" = {option.default!r}"))
+    return f"({', '.join(options)})"
+
+
+def points(kind: str) -> list[EntryPoint]:
+    """The plug-ins of one kind, by name; the same one seen twice on sys.path counts once."""
+    return sorted(set(entry_points(group=f"loopwright.{kind}")), key=lambda point: (point.name, point.value))
+
+
+def builtin(reference: str) -> Any:
+    """The object at `module:attr` of loopwright itself."""
+    module, _, attr = reference.partition(":")
+    return getattr(importlib.import_module(module), attr)
+
+
+def factory(kind: Kind, name: str) -> Any:
+    """What is called exactly this, `None` if nothing is; `ConfigError` for a broken or ambiguous plug-in."""
+    if name in BUILT_IN[kind]:
+        return builtin(BUILT_IN[kind][name])
+    found = [point for point in points(kind) if point.name == name]
+    if len(found) > 1:
+        both = ", ".join(point.value for point in found)
+        raise ConfigError(f"two plug-ins are called {name!r} ({both}): write module:attr to say which")
+    if not found:
+        return None
+    try:
+        return found[0].load()
+    except (Exception, SystemExit) as error:  # other people's code
+        raise ConfigError(
+            f"the plug-in {name!r} ({found[0].value}) cannot be loaded: {raised(error)}"
+        ) from error
+
+
+def nameless(kind: Kind, name: str, why: str = "") -> str:
+    """Why `name` names nothing, with the nearest name that does."""
+    one = kind.removesuffix("s")
+    known = [*BUILT_IN[kind], *(point.name for point in points(kind))]
+    if name in LATER_TOOLS[kind] | LATER_WORDS[kind]:
+        return f"the {one} {name!r} is not available in this version{why}"
+    return f"no {one} is called {name!r}{why}{hint(name, known)}"

@@ -1,0 +1,388 @@
+"""A name in a loop → the agent or gate it means. A factory's signature is the schema of its options.
+
+Rule: nothing is guessed, and every fault of every option comes at once. Strings are tried in DESIGN's
+order: (1) a built-in or plug-in of exactly that name (`name:ARG`), (3) `module:attr`, (4) a command; (5)
+anything else is an error with the nearest name. (2), known tools behind `uv run` and the like, comes later.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shutil
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Final, Literal, TypeVar, get_args, get_origin
+
+from loopwright import units, vocabulary
+from loopwright.argv import words
+from loopwright.errors import ConfigError
+from loopwright.names import (
+    BUILT_IN,
+    FROM_FUNCTION,
+    LATER_TOOLS,
+    LATER_WORDS,
+    Kind,
+    builtin,
+    factory,
+    nameless,
+)
+from loopwright.names import Plugin as Plugin  # noqa: PLC0414 - `plugins` belongs to this page's readers too
+from loopwright.names import plugins as plugins  # noqa: PLC0414
+from loopwright.ports import Agent, Gate
+from loopwright.readers import Fault, WrongError, hint, inside, thawed, wrong
+from loopwright.references import SCRIPT, imported
+from loopwright.supervise import tool_path
+from loopwright.units import shown
+
+Made = TypeVar("Made", Agent, Gate)
+_NAMED: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)(?::(\S.*))?", re.DOTALL)
+_ATTR: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_POSITIONAL: Final = frozenset(
+    {
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        inspect.Parameter.VAR_POSITIONAL,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Where:
+    """Where names are looked up: modules and tools in `project` first, programs on `path`."""
+
+    project: Path
+    path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """The agents and gates that a loop's names mean, and what is wrong with those that mean nothing."""
+
+    agent: Agent | None
+    improve: Agent | None
+    gates: tuple[Gate, ...]
+    faults: tuple[Fault, ...]
+
+
+def resolve_agent(value: object, *, project: Path, path: str) -> Agent:
+    """The agent that a string, a table with `use`, a function or an `Agent` means; `ConfigError` if none."""
+    return _or_config_error(_agent, value, Where(project=project, path=path))
+
+
+def resolve_gate(value: object, *, project: Path, path: str) -> Gate:
+    """The gate that a string, a table with `use`, a function or a `Gate` means; `ConfigError` if none.
+
+    The options that every gate has are applied to it: `weight` is 2, or 1 when it is not required.
+    """
+    return _or_config_error(_gate, value, Where(project=project, path=path))
+
+
+def resolve(agent: object, improve: object, gates: Sequence[object], *, project: Path, path: str) -> Resolved:
+    """All of a loop's names at once; gates keep their order and get unique names (`name-2`)."""
+    where = Where(project=project, path=path)
+    faults: list[Fault] = []
+
+    def one(key: str, find: Callable[[object, Where], Any], value: object) -> Any:
+        try:
+            return None if value is None else find(value, where)
+        except WrongError as bad:
+            faults.extend((inside(key, sub), what) for sub, what in bad.faults)
+        except ConfigError as error:
+            faults.extend((key, problem) for problem in error.problems)
+        return None
+
+    worker = one("agent", _agent, agent)
+    improver = one("improve", _agent, improve)
+    named = _uniquely([one(f"gates[{i}]", _gate, gate) for i, gate in enumerate(gates)])
+    if None not in named:
+        faults += _misordered([gate for gate in named if gate is not None])
+    goals = [i for i, gate in enumerate(named) if gate is not None and gate.rule.objective]
+    faults += [(f"gates[{i}].objective", "another gate is the objective already") for i in goals[1:]]
+    found = tuple(gate for gate in named if gate is not None)
+    return Resolved(agent=worker, improve=improver, gates=found, faults=tuple(faults))
+
+
+def _or_config_error(find: Callable[[object, Where], Made], value: object, where: Where) -> Made:
+    try:
+        return find(value, where)
+    except WrongError as bad:
+        raise ConfigError(*(f"{key}: {what}" if key else what for key, what in bad.faults)) from None
+
+
+def _uniquely(gates: Iterable[Gate | None]) -> list[Gate | None]:
+    """The gates with the second of a name called `name-2`, the third `name-3`."""
+    taken: set[str] = set()
+    named: list[Gate | None] = []
+    for gate in gates:
+        if gate is None:
+            named.append(None)
+            continue
+        name, n = gate.name, 1
+        while name in taken:
+            n += 1
+            name = f"{gate.name}-{n}"
+        taken.add(name)
+        named.append(gate if n == 1 else replace(gate, rule=replace(gate.rule, name=name)))
+    return named
+
+
+def _misordered(gates: Sequence[Gate]) -> list[Fault]:
+    """`after` that names no gate, or gates that wait for each other."""
+    after = {gate.name: gate.after for gate in gates}
+    faults = [
+        (f"gates[{i}].after", f"no gate is called {name!r}{hint(name, after)}")
+        for i, gate in enumerate(gates)
+        for name in gate.after
+        if name not in after
+    ]
+    if faults:
+        return faults
+    done: set[str] = set()
+    while ready := {name for name, needs in after.items() if name not in done and done.issuperset(needs)}:
+        done |= ready
+    stuck = [name for name in after if name not in done]
+    return [("gates", f"these wait for each other (after): {', '.join(stuck)}")] if stuck else []
+
+
+def _agent(value: object, where: Where) -> Agent:
+    made = _named("agents", vocabulary.agent(value), where)
+    if not isinstance(made, Agent):
+        raise wrong(f"{_called(value)} gives {shown(made)}, not an agent")
+    return made
+
+
+def _gate(value: object, where: Where) -> Gate:
+    value = vocabulary.gate(value)
+    made = _named("gates", value, where)
+    if not isinstance(made, Gate):
+        raise wrong(f"{_called(value)} gives {shown(made)}, not a gate")
+    return made
+
+
+def _called(value: object) -> str:
+    if isinstance(value, Mapping):
+        return repr(value["use"])
+    return repr(value) if isinstance(value, str) else _title(value)
+
+
+def _title(value: object) -> str:
+    return str(getattr(value, "__name__", type(value).__name__))
+
+
+def _named(kind: Kind, value: Any, where: Where) -> object:
+    if isinstance(value, Agent | Gate):
+        return value
+    if isinstance(value, Mapping):
+        return _used(kind, {key: thawed(item) for key, item in value.items()}, where)
+    if isinstance(value, str):
+        return _said(kind, value, where)
+    return _product(kind, _title(value), value, {})
+
+
+def _used(kind: Kind, given: dict[str, Any], where: Where) -> object:
+    """A table: `use` names a built-in, a plug-in or `module:attr`, the rest are options."""
+    use = given.pop("use")
+    found = _NAMED.fullmatch(use)
+    if found and (maker := factory(kind, found[1])):
+        return _product(kind, found[1], maker, given, found[2])
+    if found and found[1] in LATER_TOOLS[kind] | LATER_WORDS[kind]:
+        raise WrongError(("use", nameless(kind, found[1])))
+    if use.startswith(SCRIPT) or _ATTR.fullmatch(use):
+        return _product(kind, use, imported(use, where.project), given)
+    how = '; use = takes a name or module:attr, a command is written use = "command", run = …'
+    raise WrongError(("use", nameless(kind, use) + how))
+
+
+def _said(kind: Kind, value: str, where: Where) -> object:
+    """A plain string, by the rules above."""
+    found = _NAMED.fullmatch(value)
+    if found and (maker := factory(kind, found[1])):
+        return _product(kind, found[1], maker, {}, found[2])
+    if found and found[1] in LATER_WORDS[kind] | (LATER_TOOLS[kind] if found[2] else frozenset()):
+        raise wrong(nameless(kind, found[1]))
+    if value.startswith(SCRIPT) or _ATTR.fullmatch(value):
+        return _product(kind, value, imported(value, where.project), {})
+    program = words(value)[0]
+    if "/" not in program and not shutil.which(program, path=tool_path(where.project, where.path)):
+        if re.match(r"[A-Za-z_]\w*=", program):
+            raise wrong(f"{program!r} is no program; to set a variable for a command, write env {value}")
+        raise wrong(nameless(kind, program, f" and no program {program!r} is on PATH"))
+    return _product(kind, "command", builtin(BUILT_IN[kind]["command"]), {"run": value})
+
+
+def _product(
+    kind: Kind, label: str, made: Any, given: Mapping[str, Any], argument: str | None = None
+) -> object:
+    """The agent or gate that `made` is (a product, a function) or makes of its options (a factory).
+
+    A factory takes keywords only; a function with positional parameters is itself the agent or gate.
+    """
+    shared = {key: item for key, item in given.items() if kind == "gates" and key in vocabulary.GATE}
+    own = {key: item for key, item in given.items() if key not in shared}
+    if isinstance(made, Agent | Gate) or not is_factory(made):
+        if own or argument is not None:
+            raise WrongError(*((key, f"unknown option: {label} has none of its own") for key in own or [""]))
+        product = (
+            made
+            if isinstance(made, Agent | Gate) or not callable(made)
+            else builtin(FROM_FUNCTION[kind])(made)
+        )
+        return _shared(product, shared, {})
+    taken = parameters(label, made)
+    options = _options(label, taken, own, shared, argument)
+    try:
+        return _shared(made(**options), shared, taken)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, WrongError):
+            raise
+        raise wrong(f"{label}: {error}") from error
+
+
+def _shared(product: object, given: Mapping[str, Any], taken: Mapping[str, object]) -> object:
+    """A gate with the options that every gate has; `min` is the factory's own when it takes one."""
+    if not isinstance(product, Gate) or not given:
+        return product
+    rule = product.rule
+    weight = {True: 2.0, False: 1.0}[given["required"]] if "required" in given else rule.weight
+    lowest = rule.min if "min" in taken else given.get("min", rule.min)
+    if lowest is not None and lowest > 1:
+        raise WrongError(("min", f"{lowest:g} is above 1; a score is 0 to 1"))
+    return replace(
+        product,
+        rule=replace(
+            rule,
+            name=given.get("name", rule.name),
+            required=given.get("required", rule.required),
+            weight=given.get("weight", weight),
+            min=lowest,
+            objective=given.get("objective", rule.objective),
+            min_gain=given.get("min_gain", rule.min_gain),
+        ),
+        timeout=given.get("timeout", product.timeout),
+        after=tuple(given.get("after", product.after)),
+        parallel=given.get("parallel", product.parallel),
+        writes=given.get("writes", product.writes),
+        cwd=given.get("cwd", product.cwd),
+        env=tuple(given.get("env", product.env)),
+    )
+
+
+def is_factory(value: object) -> bool:
+    """Whether this makes an agent or gate from keywords, instead of being one."""
+    if not callable(value):
+        return False
+    try:
+        kinds = {parameter.kind for parameter in inspect.signature(value).parameters.values()}
+    except (TypeError, ValueError):  # some built-in functions have no signature
+        return False
+    return not kinds & _POSITIONAL
+
+
+def parameters(label: str, maker: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """The options of a factory with their types, in order."""
+    try:
+        types = typing.get_type_hints(maker)
+    except Exception as error:
+        raise wrong(f"the types of the options of {label} cannot be read: {error}") from error
+    found = inspect.signature(maker).parameters
+    return {
+        name: found[name].replace(annotation=types.get(name, Any))
+        for name in found
+        if found[name].kind is inspect.Parameter.KEYWORD_ONLY
+    }
+
+
+def _options(
+    label: str,
+    taken: Mapping[str, inspect.Parameter],
+    own: Mapping[str, Any],
+    shared: Mapping[str, Any],
+    argument: str | None,
+) -> dict[str, Any]:
+    """The keywords for a factory, each checked by itself, so that all faults come at once."""
+    faults: list[Fault] = []
+    given = {**own, **{key: item for key, item in shared.items() if key in taken}}
+    if argument is not None:
+        first = next(iter(taken), None)
+        if first is None or first in given:
+            faults.append(("", f"{label} has no place for {argument!r}"))
+        else:
+            given[first] = argument
+    options = {}
+    for name, value in given.items():
+        if name not in taken:
+            known = [*taken, *(vocabulary.GATE if shared or own else ())]
+            faults.append((name, vocabulary.stray(name, known, f"option of {label}")))
+            continue
+        try:
+            options[name] = converted(name, value, taken[name].annotation)
+        except WrongError as bad:
+            faults.extend((inside(name, sub), what) for sub, what in bad.faults)
+    faults += [
+        (name, f"missing: {label} needs it")
+        for name, parameter in taken.items()
+        if parameter.default is inspect.Parameter.empty and name not in given
+    ]
+    if faults:
+        raise WrongError(*faults)
+    return options
+
+
+def converted(name: str, value: Any, annotation: Any) -> Any:
+    """`value` as a parameter of this type takes it; "10s" for a float and "64MB" for `…bytes` are numbers."""
+    import msgspec
+
+    if isinstance(value, str) and annotation is not Any and not _accepts(annotation, str):
+        try:
+            if name.endswith("bytes") and (_accepts(annotation, int) or _accepts(annotation, float)):
+                value = units.size(value)
+            elif _accepts(annotation, float):
+                value = units.seconds(value)
+        except ValueError as error:
+            raise wrong(str(error)) from None
+    try:
+        return msgspec.convert(value, annotation, dec_hook=_unknown_to_msgspec)
+    except msgspec.ValidationError as error:
+        raise _explained(str(error), value, annotation) from None
+    except (NotImplementedError, TypeError):  # a type that says nothing about data, such as a callable
+        return value
+
+
+def _unknown_to_msgspec(kind: type, value: object) -> object:
+    if kind is Path and isinstance(value, str):
+        return Path(value)
+    raise NotImplementedError
+
+
+def _accepts(annotation: Any, kind: type) -> bool:
+    """Whether a parameter of this type takes a value of `kind` as it is."""
+    if get_origin(annotation) is Literal:
+        return any(isinstance(word, kind) for word in get_args(annotation))
+    if get_origin(annotation) in {typing.Union, UnionType}:
+        return any(_accepts(each, kind) for each in get_args(annotation))
+    return annotation is kind
+
+
+def _explained(message: str, value: Any, annotation: Any) -> WrongError:
+    """What msgspec says, in our words: what was expected, at which item, and the nearest right word."""
+    what, _, at = message.partition(" - at `$")
+    sub = at.rstrip("`").removeprefix(".")
+    choices = [word for word in _literals(annotation) if isinstance(word, str)]
+    if choices and isinstance(value, str):
+        return WrongError((sub, f"expected one of {', '.join(choices)}, got {value!r}{hint(value, choices)}"))
+    what = what.replace("`", "").replace("Expected", "expected")
+    for ours, theirs in (("list", "array"), ("table", "object"), ("nothing", "null")):
+        what = re.sub(rf"\b{theirs}\b", ours, what)
+    return WrongError((sub, what))
+
+
+def _literals(annotation: Any) -> list[object]:
+    if get_origin(annotation) is Literal:
+        return list(get_args(annotation))
+    if get_origin(annotation) in {typing.Union, UnionType}:
+        return [word for each in get_args(annotation) if each is not NoneType for word in _literals(each)]
+    return []
