@@ -1,0 +1,90 @@
+"""Documentation is executed, and complete: what it promises runs, and what exists has its place."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from loopwright.core.head import ENDINGS
+
+ROOT = Path(__file__).parents[2]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(name: str, language: str) -> list[str]:
+    return [
+        body for lang, body in FENCE.findall((ROOT / name).read_text(encoding="utf-8")) if lang == language
+    ]
+
+
+@pytest.fixture
+def newcomer(tmp_path):
+    """An empty folder and an environment in which `loopwright` and `python` are found."""
+    env = {"PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]), "LANG": "C.UTF-8"}
+
+    def run(*argv: str, code: int = 0) -> str:
+        done = subprocess.run(
+            argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == code, done.stderr
+        return done.stdout
+
+    return tmp_path, run
+
+
+def test_the_first_real_command_runs_as_it_stands(newcomer):
+    folder, run = newcomer
+    script = next(b for b in blocks("README.md", "sh") if "--as first" in b)
+    shown = run("sh", "-ec", script)
+    assert len((folder / "log.txt").read_text().splitlines()) == 3
+    assert "quality_reached after 3 iterations" in shown
+
+
+def test_the_python_example_runs_and_prints_what_it_says(newcomer):
+    folder, run = newcomer
+    (example,) = blocks("README.md", "python")
+    (folder / "story.py").write_text(example)
+    promised = re.search(r"# (True .*)$", example, re.MULTILINE).group(1)
+    assert run("python", "story.py").strip() == promised
+    assert run("python", "story.py").strip() == promised, "the same id again gives the same result"
+
+
+def test_the_loop_file_of_the_readme_is_valid(newcomer):
+    folder, run = newcomer
+    (example,) = blocks("README.md", "toml")
+    (folder / "loop.toml").write_text(
+        example.replace("claude -p --permission-mode acceptEdits", "sh agent.sh")
+    )
+    shown = run("loopwright", "config", "show", "--origin")
+    assert "limits.max_iterations = 10    # loop.toml:" in shown
+
+
+def test_every_ending_has_a_row_with_its_exit_code():
+    table = (ROOT / "docs/endings.md").read_text(encoding="utf-8")
+    rows = {
+        m[1]: (m[2], int(m[3])) for m in re.finditer(r"^\| `(\w+)` \| (\w+) \| (\d+) \|", table, re.MULTILINE)
+    }
+    assert {reason: ending.exit_code for reason, ending in ENDINGS.items()} == {
+        r: c for r, (_, c) in rows.items()
+    }
+
+
+def test_the_readme_is_short_enough_to_be_read():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 100
+
+
+def test_links_lead_somewhere():
+    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        for target in re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_package_docstring_is_true():
+    import doctest
+
+    import loopwright
+
+    assert doctest.testmod(loopwright).failed == 0
