@@ -1,0 +1,158 @@
+"""The folder that holds a project's runs, and the lock that gives a workspace to one run.
+
+The rule: the kernel decides who holds the lock. What the file says is for messages only, so garbage or
+the name of a dead process in it never blocks, and a killed process holds nothing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import socket
+import stat
+import weakref
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from loopwright.errors import Locked, WorkspaceError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+
+def create_state(state: Path) -> None:
+    """The state folder stands, readable by its owner only, and git ignores all of it.
+
+    WorkspaceError when it is a symlink, not a folder, or writable by everybody.
+    """
+    try:
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        seen = state.lstat()
+    except FileExistsError:
+        seen = state.lstat()
+    except OSError as error:
+        raise WorkspaceError(f"{state} cannot be made: {error.strerror or error}") from error
+    if stat.S_ISLNK(seen.st_mode):
+        raise WorkspaceError(f"{state} is a symlink: replace it by a folder, runs are not kept through links")
+    if not stat.S_ISDIR(seen.st_mode):
+        raise WorkspaceError(f"{state} is not a folder: move it away")
+    if seen.st_mode & stat.S_IWOTH:
+        raise WorkspaceError(
+            f"{state} is writable by everybody, so what it says cannot be trusted: chmod 700 {state}"
+        )
+    try:
+        if stat.S_IMODE(seen.st_mode) != 0o700:
+            state.chmod(0o700)
+        ignore = state / ".gitignore"
+        if not ignore.is_file():
+            temp = state / f".gitignore.{secrets.token_hex(8)}.new"
+            temp.write_bytes(b"*\n")
+            temp.replace(ignore)
+    except OSError as error:
+        raise WorkspaceError(f"{state} cannot be written: {error.strerror or error}") from error
+
+
+def lock(root: Path, state: Path, run: str, owner: str) -> WorkspaceLock:
+    """The workspace `root` for this run alone, until the lock is released or the process ends.
+
+    `owner` says who runs (process and start time). Locked, naming run and process, when another run has
+    it; WorkspaceError when the state folder cannot be written.
+    """
+    real = root.resolve()
+    name = hashlib.sha256(os.fsencode(real)).hexdigest()[:16]
+    file = state / "locks" / f"{name}.lock"
+    try:
+        create_state(state)
+        file.parent.mkdir(mode=0o700, exist_ok=True)
+        opened = _take(file, real)
+    except OSError as error:
+        raise WorkspaceError(f"{file} cannot be locked: {error.strerror or error}") from error
+    holder = {
+        "run": run,
+        "pid": os.getpid(),
+        "started": _start_time(),
+        "host": socket.gethostname(),
+        "boot": _read("/proc/sys/kernel/random/boot_id"),
+        "owner": owner,
+        "root": os.fsencode(real).decode(errors="replace"),
+        "since": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+    with suppress(OSError):  # a full disk costs a better message, not the lock
+        os.ftruncate(opened, 0)
+        os.pwrite(opened, json.dumps(holder).encode() + b"\n", 0)
+    return WorkspaceLock(opened)
+
+
+class WorkspaceLock:
+    """A held lock; leaving its `with` block or `release` gives it back."""
+
+    def __init__(self, opened: int) -> None:
+        self._opened: int | None = opened
+        # The descriptor is closed when a child starts a program. A child that only forks (multiprocessing)
+        # would keep the lock alive after our death, so it closes its copy at once.
+        mine = weakref.ref(self)
+        os.register_at_fork(after_in_child=lambda: _close(mine()))
+
+    def release(self) -> None:
+        """Give the workspace back; a second time does nothing."""
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            os.close(opened)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def __del__(self) -> None:
+        self.release()
+
+
+def _close(held: WorkspaceLock | None) -> None:
+    if held is not None:
+        held.release()
+
+
+def _take(file: Path, root: Path) -> int:
+    while True:
+        opened = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Somebody may have removed the file between open and lock: then we hold nothing others see.
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(opened), file.lstat()):
+                    return opened
+        except BlockingIOError:
+            message = (
+                f"{root} is in use by {_holder(opened)}: wait for it, stop it, or use --workspace worktree"
+            )
+            os.close(opened)
+            raise Locked(message) from None
+        os.close(opened)
+
+
+def _holder(opened: int) -> str:
+    try:
+        said = json.loads(os.pread(opened, 4096, 0))
+        return f"run {said['run']} (process {said['pid']} on {said['host']}, since {said['since']})"
+    except (ValueError, KeyError, TypeError, OSError):
+        return "another run (it has not said which)"
+
+
+def _start_time() -> str:
+    # Field 22 of /proc/self/stat, in clock ticks since boot; the name in field 2 may hold spaces.
+    return next(iter(_read("/proc/self/stat").rpartition(")")[2].split()[19:]), "")
+
+
+def _read(file: str) -> str:
+    with suppress(OSError):
+        return Path(file).read_text(errors="replace").strip()
+    return ""
