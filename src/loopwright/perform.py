@@ -22,6 +22,7 @@ from loopwright.gates.measure import measure
 from loopwright.journal import Journal
 from loopwright.ports import Agent, Gate, Lease, Place, Seen
 from loopwright.workspace.opened import Look, Workspace
+from loopwright.workspace.watch import prints
 
 UNSEEN: Final = Look(tree=None, evidence=None)
 
@@ -53,9 +54,11 @@ class Run:
     leaving: asyncio.Event = field(default_factory=asyncio.Event)
     lease: Lease | None = None
     lease_s: float = 30.0
+    watched: tuple[Path, ...] = ()  # what no agent may change
     dice: Callable[[], float] = lambda: 0.5
     hear: Callable[[bytes], None] | None = None
     begin: Callable[[str], None] = lambda _: None  # told what starts now, for a live view
+    tell: Callable[[str], None] = lambda _: None  # a line of news for the person who started it
     gated: bool = False  # gates ran since the last look
 
 
@@ -64,6 +67,7 @@ async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
     journal, asked = run.journal, replace(command.attempt, workdir=str(run.workspace.root))
     before = await look(run)
     note_changes(run, before)
+    outside = await _outside(run)
     limits = run.policy.limits
     journal.record(
         run.clock.now(),
@@ -99,6 +103,8 @@ async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
     after, restored = await _after(run)
     if restored:
         journal.record(run.clock.now(), ev.EvidenceChanged(paths=restored, action="restored"))
+    if changed := [str(root) for root, seen in (await _outside(run)).items() if outside[root] != seen]:
+        outcome = _violation(outcome, changed)
     fact = _outcome(
         outcome, before=before, after=after, seconds=seconds, dice=run.dice(), recorded=run.workspace.recorded
     )
@@ -127,6 +133,10 @@ def note_changes(run: Run, seen: Look) -> None:
     if state.snapshot is None and state.evidence is None:
         evidence = run.workspace.trust()
         changed = ev.WorkspaceChanged(snapshot=seen.tree, evidence=evidence, cause="baseline")
+        if seen.left_out:
+            run.tell(
+                f"in no snapshot (secret-looking, large or a repository): {', '.join(seen.left_out[:10])}"
+            )
     elif (seen.tree, seen.evidence) != (state.snapshot, state.evidence):
         evidence = run.workspace.trust() if seen.evidence != state.evidence else seen.evidence
         changed = ev.WorkspaceChanged(
@@ -147,6 +157,25 @@ async def _after(run: Run) -> tuple[Look, tuple[str, ...]]:
         await asyncio.to_thread(run.workspace.look)
         touched = await asyncio.to_thread(run.workspace.put_back, touched)
     return await asyncio.to_thread(run.workspace.look), touched
+
+
+async def _outside(run: Run) -> dict[Path, str]:
+    """The fingerprints of what the loop says no agent may change."""
+    return await asyncio.to_thread(prints, run.watched, run.workspace.root) if run.watched else {}
+
+
+def _violation(outcome: Worked | Failed | Cut, changed: list[str]) -> Failed:
+    """The end of an attempt that changed what is watched, whatever else came of it."""
+    message = f"{', '.join(changed)} changed while the agent worked, and workspace.watch forbids that"
+    match outcome:
+        case Worked(result=result):
+            return Failed(
+                kind="policy_violation", message=message, usage=result.usage, session=result.session
+            )
+        case Failed(usage=usage, session=session):
+            return Failed(kind="policy_violation", message=message, usage=usage, session=session)
+        case Cut():
+            return Failed(kind="policy_violation", message=message)
 
 
 def _outcome(
@@ -206,7 +235,7 @@ def _honest(worked: Worked, *, same: bool, recorded: bool) -> Worked | Failed:
 
 
 def _empty(output: Any) -> bool:
-    return output is None or output == "" or output == {} or output == []
+    return output in (None, "", {}, [])
 
 
 async def gates(run: Run, command: RunGates, watched: Watched) -> None:

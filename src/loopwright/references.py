@@ -45,7 +45,7 @@ def import_module(name: str, project: Path) -> ModuleType:
         try:
             module = importlib.import_module(name)
         except ModuleNotFoundError as error:
-            if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            if not f"{name}.".startswith(f"{error.name}."):
                 raise ConfigError(f"module {name!r} cannot be imported: {raised(error)}") from error
             again = "if a script of yours defines it, run that script again"
             raise ConfigError(f"no module {name!r} in {project} and none installed; {again}") from None

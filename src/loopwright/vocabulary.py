@@ -56,7 +56,6 @@ LATER: Final[Mapping[str, tuple[object, ...]]] = {
     "workspace.base": (),
     "workspace.setup": (),
     "workspace.link": (),
-    "workspace.watch": (),
     "workspace.remote": (),
     "deliver.to": ("none",),
     "deliver.branch": (),

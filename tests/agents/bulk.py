@@ -1,6 +1,6 @@
 """bulk.py MEGABYTES: that much text on stdout, a fiftieth of it on stderr, DONE in the end."""
 
-# ruff: noqa: T201 -- an agent talks
+
 
 import sys
 

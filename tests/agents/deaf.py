@@ -1,6 +1,6 @@
 """Say "working", then live on whatever TERM and INT say."""
 
-# ruff: noqa: T201 -- an agent talks
+
 
 import signal
 

@@ -1,6 +1,6 @@
 """Print the pids of the shim and of a child without environment in a session of its own that holds the output."""
 
-# ruff: noqa: T201 -- an agent talks
+
 
 import os
 import signal

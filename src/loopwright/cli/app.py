@@ -51,8 +51,8 @@ class Verbs(click.Group):
         """The verb, or an error naming the nearest one."""
         if args and args[0] not in VERBS and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0], VERBS, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise click.UsageError(f"there is no verb {args[0]!r}{hint}", ctx)
+            hint = f"did you mean {near[0]!r}?" if near else f"the verbs are {', '.join(VERBS)}"
+            raise click.UsageError(f"there is no verb {args[0]!r}; {hint}", ctx)
         return super().resolve_command(ctx, args)
 
 
@@ -65,15 +65,20 @@ def app() -> None:
 def run_app(args: list[str] | None = None) -> int:
     """The exit code of the command line `args` (default: this program's)."""
     try:
-        code = app.main(args=args, prog_name="loopwright", standalone_mode=False)
+        with app.make_context("loopwright", sys.argv[1:] if args is None else args) as ctx:
+            code = app.invoke(ctx)
+    except click.exceptions.Exit as done:
+        return done.exit_code
     except click.exceptions.Abort:
         return 130
-    except click.ClickException as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return error.exit_code
+    except click.ClickException as error:
+        _say(_wrong(error))
+        return error.exit_code
     except LoopwrightError as error:
-        for i, line in enumerate(str(error).splitlines() or [type(error).__name__]):
-            print(f"loopwright: {line}" if i == 0 else f"  {line}", file=sys.stderr)
+        _say(str(error) or type(error).__name__)
         return error.exit_code
     except KeyboardInterrupt:
         return 130
@@ -87,3 +92,21 @@ def run_app(args: list[str] | None = None) -> int:
         )
         return 1
     return code if isinstance(code, int) else 0
+
+
+def _say(message: str) -> None:
+    """An error as people see it: its first line says what happened."""
+    for i, line in enumerate(message.splitlines()):
+        print(f"loopwright: {line}" if i == 0 else f"  {line}", file=sys.stderr)
+
+
+def _wrong(error: click.ClickException) -> str:
+    """What is wrong with a command line, with the nearest right word and where all of them stand."""
+    message = error.format_message()
+    if isinstance(error, click.NoSuchOption):
+        near = difflib.get_close_matches(error.option_name, error.possibilities or (), 1)
+        message = f"no such option {error.option_name}" + (f"; did you mean {near[0]}?" if near else "")
+    lines = [message[:1].lower() + message[1:].rstrip(".")]
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        lines.append(f"{error.ctx.command_path} --help shows what there is")
+    return "\n".join(lines)

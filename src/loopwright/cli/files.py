@@ -9,7 +9,7 @@ import click
 
 from loopwright.cli import words
 from loopwright.cli.read import emit, snapshot_of
-from loopwright.cli.where import Where, as_json, find, opened, places, the_run
+from loopwright.cli.where import Where, as_json, find, opened, outside, places, the_run
 from loopwright.errors import UsageError
 from loopwright.hosts.local import STATE
 from loopwright.hosts.restore import restore
@@ -62,6 +62,7 @@ def diff_(run: str, iteration: str | None, json_: bool, folder: str, store: str 
 @places
 def restore_(run: str, iteration: str, force: bool, folder: str, store: str | None) -> None:
     """Bring back the work as it was after an iteration of RUN."""
+    outside("restore")
     where = find(folder, store)
     with opened(where) as runs:
         name = the_run(runs, run)

@@ -5,6 +5,7 @@ Rule: they read journals and exit 0 whatever the run's end; they change nothing.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -15,9 +16,9 @@ import click
 
 from loopwright import codec, units
 from loopwright.cli import words
-from loopwright.cli.where import Where, as_json, find, opened, places, the_run
+from loopwright.cli.where import Where, as_json, enter, find, nearest, opened, places, the_run
 from loopwright.core import events as ev
-from loopwright.core.head import health
+from loopwright.core.head import head, health
 from loopwright.core.state import LoopState
 from loopwright.core.values import Score
 from loopwright.errors import UsageError
@@ -28,8 +29,11 @@ HEAD_KEYS = ("updated_at", "approval", "wake")
 
 
 def emit(value: Any) -> None:
-    """`value` as one JSON document on stdout."""
-    click.echo(codec.dumps(value, indent=2))
+    """`value` as one JSON document on stdout; a reader that went away changes nothing."""
+    try:
+        click.echo(codec.dumps(value, indent=2))
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 @click.command("list")
@@ -40,27 +44,39 @@ def emit(value: Any) -> None:
 def list_(all_: bool, since: str | None, json_: bool, folder: str, store: str | None) -> None:
     """Show active runs, newest first."""
     after = datetime.now(UTC) - timedelta(seconds=_age(since)) if since else None
+    where = nearest(enter(folder), store)
     heads: list[dict[str, Any]] = []
-    with opened(find(folder, store)) as runs:
-        for _, body in runs.heads(active=None if all_ else True):
-            head = codec.loads(body)
-            if after is None or datetime.fromisoformat(head["updated_at"]) >= after:
-                heads.append(head)
+    if where is not None and (where.store or (where.project / ".agent-state/loopwright.db").exists()):
+        with opened(where) as runs:
+            found = [_head(runs, run, body) for run, body in runs.heads(active=None if all_ else True)]
+        heads = [h for h in found if after is None or datetime.fromisoformat(h["updated_at"]) >= after]
     if json_:
-        emit([{k: v for k, v in head.items() if k not in HEAD_KEYS} for head in heads])
+        emit([{k: v for k, v in row.items() if k not in HEAD_KEYS} for row in heads])
         return
     if not heads:
         click.echo("no active runs; --all shows finished ones" if not all_ else "no runs yet", err=True)
         return
     now = datetime.now(UTC)
     click.echo(f"{'RUN':<24} {'STATE':<16} {'IT':>4} {'SCORE':>6} {'COST':>7} {'NEWS':>8}  NEXT")
-    for head in heads:
-        state = head["reason"] or head["phase"]
-        news = words.ago(now, datetime.fromisoformat(head["updated_at"]))
+    for row in heads:
+        state = row["reason"] or row["phase"]
+        news = words.ago(now, datetime.fromisoformat(row["updated_at"]))
         click.echo(
-            f"{head['run']:<24} {state:<16} {head['iterations']:>4} {words.score(head['score']):>6} "
-            f"{words.money(head['cost_usd']):>7} {news:>8}  {head['next']}"
+            f"{row['run']:<24} {state:<16} {row['iterations']:>4} {words.score(row['score']):>6} "
+            f"{words.money(row['cost_usd']):>7} {news:>8}  {row['next']}"
         )
+
+
+def _head(store: Store, run: str, body: bytes) -> dict[str, Any]:
+    """The head of a run; a damaged one is made anew from the journal, which alone is the truth."""
+    try:
+        kept = codec.loads(body)
+    except ValueError:
+        kept = None
+    if isinstance(kept, dict) and {*HEAD_KEYS, "run", "reason", "phase", "next"} <= kept.keys():
+        return kept
+    made: dict[str, Any] = codec.loads(codec.dumps(head(Journal(store, run).state)))
+    return made
 
 
 def _age(text: str) -> float:
@@ -185,7 +201,8 @@ def show_(
 
             print_diff(where, runs, name, iteration, json_=json_)
         elif what in {"log", "prompt"}:
-            _file(where, name, iteration or Journal(runs, name).state.iteration, what)
+            last = Journal(runs, name).state.iteration
+            _file(where, name, last if iteration is None else iteration, what)
         elif json_:
             from loopwright.core.head import document
 
@@ -197,7 +214,8 @@ def show_(
 def _checkpoint(store: Store, run: str, number: int) -> Any:
     """The fold up to the close of iteration `number`."""
     for _, _, event, state in history(store, run):
-        if isinstance(event, ev.IterationClosed) and state.iteration >= number and (number or state.zero):
+        closed = isinstance(event, ev.IterationClosed)
+        if closed and state.iteration == number and (number or state.zero is not None):
             return codec.plain(state)
     raise UsageError(f"run {run} has no checkpoint {number}: that iteration is not closed")
 

@@ -19,11 +19,11 @@ from loopwright import units
 from loopwright.cli import words
 from loopwright.cli.read import emit
 from loopwright.cli.view import View, fancy
-from loopwright.cli.where import as_json, enter, find, opened, places, the_run, who
+from loopwright.cli.where import as_json, enter, find, opened, outside, places, the_run, who
 from loopwright.codec import encode_signal
 from loopwright.core import events as ev
 from loopwright.core.head import document
-from loopwright.errors import UsageError
+from loopwright.core.values import positive
 from loopwright.hosts.door import alone
 from loopwright.hosts.local import Held, Ways, resume, start
 from loopwright.perform import Run
@@ -39,15 +39,22 @@ class Amount(click.ParamType[float]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The seconds; a usage error when it is none."""
         try:
-            return units.seconds(value)
+            return positive("it", units.seconds(value))
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
 
-def _inside(verb: str) -> None:
-    """An agent cannot steer runs: it works in one."""
-    if os.environ.get("LOOPWRIGHT_RUN") and verb != "run":
-        raise UsageError(f"loopwright {verb} is refused inside a run: agents do not decide about runs")
+class Money(click.ParamType[float]):
+    """An amount of US dollars."""
+
+    name = "usd"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The dollars; a usage error when they are none, infinite or not above zero."""
+        try:
+            return positive("it", float(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 @dataclass(slots=True)
@@ -166,9 +173,7 @@ def run_(
 @click.option("--note", metavar="TEXT", help="Words for the next attempt.")
 @click.option("--add-iterations", type=click.IntRange(1), metavar="N", help="Allow N more iterations.")
 @click.option("--add-duration", type=Amount(), metavar="D", help="Allow so much more time.")
-@click.option(
-    "--add-budget", type=click.FloatRange(0, min_open=True), metavar="USD", help="Allow so much more money."
-)
+@click.option("--add-budget", type=Money(), metavar="USD", help="Allow so much more money.")
 @click.option("--no-wait", is_flag=True, help="Exit 6 instead of waiting for a person.")
 @as_json
 @places
@@ -185,7 +190,7 @@ def resume_(
 ) -> int:
     """Go on with RUN where it stands: after a crash, a pause, a stop, or an end that a limit brought."""
     del no_wait
-    _inside("resume")
+    outside("resume")
     where = find(folder, store)
     with opened(where) as runs:
         name = the_run(runs, run)

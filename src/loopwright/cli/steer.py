@@ -12,10 +12,10 @@ from contextlib import suppress
 
 import click
 
-from loopwright.cli.where import Where, find, opened, places, the_run, who
+from loopwright.cli import words
+from loopwright.cli.where import Where, find, opened, outside, places, the_run, who
 from loopwright.codec import encode_signal
 from loopwright.core import events as ev
-from loopwright.core.head import next_step
 from loopwright.errors import Locked
 from loopwright.hosts.door import alone
 from loopwright.hosts.local import Ways, settle
@@ -39,8 +39,8 @@ def ask(
     ways = Ways(project=where.project, store=where.store, environ=dict(os.environ), by=who())
     with suppress(Locked):
         held = alone(lambda: settle(run, ways))
-        click.echo(f"{run}: {held.state.finished.explanation if held.state.finished else kind}", err=True)
-        click.echo(f"next: {next_step(held.state)}", err=True)
+        for line in words.three_lines(held.state):
+            click.echo(line, err=True)
         return 0
     when = "now" if now else "after this iteration"
     click.echo(f"{run} will {kind} {when}", err=True)
@@ -53,6 +53,7 @@ def ask(
 @places
 def stop_(run: str, now: bool, folder: str, store: str | None) -> int:
     """End RUN after this iteration; its state and work are kept."""
+    outside("stop")
     return ask(find(folder, store), run, "stop", ev.StopRequested, now=now)
 
 
@@ -62,4 +63,5 @@ def stop_(run: str, now: bool, folder: str, store: str | None) -> int:
 @places
 def pause_(run: str, now: bool, folder: str, store: str | None) -> int:
     """Let RUN rest after this iteration, until it is resumed."""
+    outside("pause")
     return ask(find(folder, store), run, "pause", ev.PauseRequested, now=now)

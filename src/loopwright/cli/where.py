@@ -53,8 +53,17 @@ def enter(folder: str) -> Path:
 
 
 def find(folder: str, store: str | None) -> Where:
-    """Where the runs of this folder are kept."""
+    """Where the runs of this folder are kept; `UsageError` when there have never been any."""
     start = enter(folder)
+    if (where := nearest(start, store)) is not None:
+        return where
+    raise UsageError(
+        f"there are no runs here: no .agent-state/ in {start} or above it; begin with loopwright run"
+    )
+
+
+def nearest(start: Path, store: str | None) -> Where | None:
+    """Where runs are kept, looked for from `start` upward to the repository's root; `None` when nowhere."""
     if store is not None:
         return Where(start, store)
     for place in (start, *start.parents):
@@ -62,9 +71,7 @@ def find(folder: str, store: str | None) -> Where:
             return Where(place, None)
         if (place / ".git").exists():
             break
-    raise UsageError(
-        f"there are no runs here: no .agent-state/ in {start} or above it; begin with loopwright run"
-    )
+    return None
 
 
 @contextmanager
@@ -95,6 +102,15 @@ def the_run(store: Store, name: str) -> str:
     if found:
         raise UsageError(f"{name!r} is the beginning of {len(found)} runs: {', '.join(found[:5])}")
     raise UsageError(f"there is no run {name!r} here; loopwright list --all shows what there is")
+
+
+def outside(verb: str) -> None:
+    """`UsageError` inside a run: what works in one decides nothing about runs."""
+    run = os.environ.get("LOOPWRIGHT_RUN")
+    if run:
+        raise UsageError(
+            f"loopwright {verb} is refused inside run {run}: agents do not decide about runs; type it in a shell"
+        )
 
 
 def who() -> str:

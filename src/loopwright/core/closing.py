@@ -6,39 +6,52 @@ Rule: the same function tells `apply` what is, and the monitors what would be.
 from __future__ import annotations
 
 import hashlib
+from typing import Final
 
+from loopwright.core.judge import ROUNDING
 from loopwright.core.state import Iteration, LoopState
 from loopwright.core.values import Best, Closed, Outcome, Verdict
+
+BRIEF: Final = 200  # characters of an agent's summary kept
+ITEMS: Final = 500  # failing items kept of an iteration, the same choice each time; enough to see progress
 
 
 def closing(state: LoopState, it: Iteration, outcome: Outcome, verdict: Verdict | None) -> Closed:
     """The open iteration as it will be remembered once closed so."""
-    score = verdict.score if verdict else None
+    if verdict is None:
+        return Closed(
+            number=it.number,
+            outcome=outcome,
+            score=None,
+            passed=False,
+            peak=state.peak,
+            snapshot=state.snapshot,
+            seconds=it.seconds,
+            cost_usd=it.cost_usd,
+            summary=it.summary[:BRIEF],
+        )
+    peak = verdict.score if state.peak is None else max(verdict.score, state.peak)
     return Closed(
         number=it.number,
         outcome=outcome,
-        score=score,
-        peak=max((s for s in (score, state.peak) if s is not None), default=None),
-        passed=verdict.passed if verdict else False,
-        graded=verdict.graded if verdict else False,
-        failing=tuple(_short(f) for f in verdict.failing) if verdict else (),
-        fingerprint=verdict.fingerprint if verdict else "",
+        score=verdict.score,
+        passed=verdict.passed,
+        peak=state.peak if state.tampered else peak,
+        graded=verdict.graded,
+        failing=tuple(sorted({_short(f) for f in verdict.failing})[:ITEMS]),
+        fingerprint=verdict.fingerprint,
         snapshot=state.snapshot,
         seconds=it.seconds,
         cost_usd=it.cost_usd,
-        summary=it.summary[:200],
+        summary=it.summary[:BRIEF],
     )
 
 
 def better(state: LoopState, it: Iteration, verdict: Verdict) -> Best | None:
+    """The best iteration once this one is closed: passed, then score or objective, then the earliest."""
     best = state.best
-    mine = verdict.score if verdict.objective is None else verdict.objective
-    if best is not None:
-        theirs = best.score if best.objective is None else best.objective
-        if verdict.passed < best.passed:
-            return best
-        if verdict.passed == best.passed and mine <= theirs + verdict.min_gain:
-            return best
+    if state.tampered is not None or (best is not None and not _beats(verdict, best)):
+        return best
     return Best(
         iteration=it.number,
         score=verdict.score,
@@ -47,6 +60,17 @@ def better(state: LoopState, it: Iteration, verdict: Verdict) -> Best | None:
         output=it.output,
         objective=verdict.objective,
     )
+
+
+def _beats(verdict: Verdict, best: Best) -> bool:
+    if verdict.passed != best.passed:
+        return verdict.passed
+    if verdict.objective is None and best.objective is None:
+        return verdict.score > best.score
+    if verdict.objective is None or best.objective is None:
+        return best.objective is None  # a measure beats none; the two are never compared
+    gain = verdict.objective - best.objective
+    return gain > 0 and gain >= verdict.min_gain - ROUNDING
 
 
 def _short(item: str) -> str:

@@ -1,7 +1,9 @@
 """`decide`: what to do next. The same policy, state and time give the same command, for ever.
 
-Rule: nothing else in loopwright decides anything. Hosts perform commands and record the facts that
-come of them; `why`, `backtest` and recovery ask this function again.
+Rules. Nothing else in loopwright decides anything. Hosts perform commands and record the facts that
+come of them; `why`, `backtest` and recovery ask this function again. It has an answer for every run
+that is not over; only a person or a host that must first record how an attempt ended is waited for
+without end.
 """
 
 from __future__ import annotations
@@ -11,13 +13,24 @@ from typing import Final
 
 from loopwright.core import events as ev
 from loopwright.core.closing import closing
-from loopwright.core.ending import CRASHES, WAITING_KINDS, bound, bounded, final, request, wait_too_long
+from loopwright.core.ending import CRASHES, bounded, final, refuses, request, unhealthy
 from loopwright.core.judge import judge
-from loopwright.core.limits import Limits, in_force, left, nudge, reserve_usd, used_up
+from loopwright.core.limits import (
+    WAITING_KINDS,
+    Limits,
+    exceeded,
+    in_force,
+    left,
+    nudge,
+    reserve_usd,
+    used_up,
+    wait_seconds,
+)
 from loopwright.core.monitors import CALM, alerts
 from loopwright.core.policy import Ask, Close, Command, Expire, Judge, Policy, RunAgent, RunGates, Wait
 from loopwright.core.state import Iteration, LoopState
-from loopwright.core.values import Attempt, Feedback, Outcome, Verdict
+from loopwright.core.values import Attempt, Feedback, Verdict
+from loopwright.core.working import FATAL, REWRITES
 from loopwright.errors import IllegalEvent
 
 ONCE_MORE: Final = frozenset({"no_op", "no_output", "timeout", "context_overflow"})
@@ -27,8 +40,13 @@ def decide(policy: Policy, state: LoopState, now: datetime) -> Command:
     """The next thing to do for a run that is not finished; `IllegalEvent` for one that is."""
     if state.finished is not None:
         raise IllegalEvent(f"the run is over: {state.finished.reason}")
+    if now.utcoffset() is None:
+        raise IllegalEvent(f"decided at {now.isoformat()}, which has no time zone")
+    if state.updated_at is None:
+        raise IllegalEvent("decided before RunStarted")
+    now = max(now, state.updated_at)  # as in `apply`: time never goes back
     limits = in_force(policy.limits, state)
-    if state.approval is not None and not state.stop:
+    if state.approval is not None:
         return _expecting(state.approval, now)
     it = state.current
     if it is None:
@@ -51,47 +69,41 @@ def _expecting(asked: ev.ApprovalRequested, now: datetime) -> Command:
 def _attempting(policy: Policy, limits: Limits, state: LoopState, it: Iteration, now: datetime) -> Command:
     """No result yet: close, ask, wait, or start an attempt."""
     failed = it.failed
-    if failed is not None and failed.kind in {"permanent", "policy_violation"}:
+    if failed is not None and failed.kind in FATAL:
         return Close(outcome="errored" if failed.kind == "permanent" else "cut")
     if state.stop:
         return Close(outcome="cut")
-    if state.answer is not None:  # a question about being blocked was not answered with a go-ahead
-        return _unanswered(policy, state, state.answer)
+    if state.answer is not None:  # the question about being blocked got no go-ahead
+        return _held(policy, state) or Close(outcome="cut")
     if failed is not None and failed.kind == "blocked":
         return Ask(request=request(policy, state, "blocked", failed.message, now))
-    if failed is not None and _exhausted(limits, it):
+    if failed is not None and _exhausted(limits, it, failed):
         errored = closing(state, it, "errored", None)
         return Close(outcome="errored", alerts=alerts(policy.monitors, state, errored))
-    if used_up(limits, state) or wait_too_long(limits, state, failed):
+    if used_up(limits, state) is not None:
         return Close(outcome="cut")
     if state.paused:
         return Wait(until=None, why="paused")
-    if it.wait_until is not None and now < it.wait_until:
-        return Wait(until=it.wait_until, why=it.wait_why)
-    if failed is not None and failed.kind in WAITING_KINDS and it.wait_until is None:
-        seconds = wait_seconds(limits, it, failed)
-        why = "rate limited" if failed.kind == "rate_limited" else "trying again after an error"
-        return Wait(until=now + timedelta(seconds=seconds), why=why, seconds=seconds)
-    return _run_agent(policy, limits, state)
+    return _waiting(limits, state, failed, now) or _run_agent(policy, limits, state)
 
 
-def _exhausted(limits: Limits, it: Iteration) -> bool:
+def _exhausted(limits: Limits, it: Iteration, failed: ev.AttemptFailed) -> bool:
     """Whether the failures so far leave this iteration no further attempt."""
-    kind = it.failed.kind if it.failed else ""
-    if kind == "rate_limited":
-        return False
-    return kind == "unknown" or it.used >= limits.attempts or (kind in ONCE_MORE and it.kinds.count(kind) > 1)
+    kind = failed.kind
+    if kind == "unknown" or it.used >= limits.attempts:  # rate limits are not among the used ones
+        return True
+    return kind in ONCE_MORE and it.kinds.count(kind) > 1
 
 
-def wait_seconds(limits: Limits, it: Iteration, failed: ev.AttemptFailed) -> float:
-    """How long to wait after this failure: exponential with jitter, never less than it asked for."""
-    again = sum(kind in WAITING_KINDS for kind in it.kinds)
-    rule = limits.backoff
-    grown = min(rule.max, rule.first * rule.factor ** min(again - 1, 60))
-    jittered = grown * (0.5 + failed.dice / 2)
-    if failed.retry_after is None:
-        return jittered
-    return failed.retry_after + min(jittered, rule.first)
+def _waiting(limits: Limits, state: LoopState, failed: ev.AttemptFailed | None, now: datetime) -> Wait | None:
+    """The wait that this failure asks for, new or under way; `None` when there is none or it is over."""
+    if state.wait_until is not None:
+        return Wait(until=state.wait_until, why=state.wait_why) if now < state.wait_until else None
+    if failed is None or failed.kind not in WAITING_KINDS:
+        return None
+    seconds = wait_seconds(limits, state, failed)
+    why = "rate limited" if failed.kind == "rate_limited" else "trying again after an error"
+    return Wait(until=now + timedelta(seconds=seconds), why=why, seconds=seconds)
 
 
 def _run_agent(policy: Policy, limits: Limits, state: LoopState) -> RunAgent:
@@ -113,7 +125,8 @@ def _run_agent(policy: Policy, limits: Limits, state: LoopState) -> RunAgent:
             best=best,
             reserve_usd=reserve_usd(limits, state.totals),
         ),
-        start=best.snapshot if policy.start_from == "best" and best and it is None else state.snapshot,
+        start=(best.snapshot if policy.start_from == "best" and best and it is None else None)
+        or state.snapshot,
     )
 
 
@@ -122,10 +135,8 @@ def feedback(state: LoopState) -> Feedback:
     it = state.current
     failed = it.failed if it and it.failed else state.failure
     reasons = (f"the last attempt failed ({failed.kind}): {failed.message}",) if failed else ()
-    number = it.number - 1 if it else state.iteration
-    nudges = tuple(
-        a.message for a in state.alerts if a.iteration == number and a.iteration and a.action == "nudge"
-    )
+    judged = next((c.number for c in reversed(state.recent) if c.score is not None), 0)
+    nudges = tuple(a.message for a in state.alerts if a.action == "nudge" and a.iteration >= judged)
     return Feedback(
         reasons=(*reasons, *(state.last.reasons if state.last else ())),
         notes=state.notes,
@@ -136,43 +147,73 @@ def feedback(state: LoopState) -> Feedback:
 
 
 def _validating(policy: Policy, limits: Limits, state: LoopState, it: Iteration, now: datetime) -> Command:
-    """The work is done: gates, verdict, people, close."""
-    if state.paused:
-        return Wait(until=None, why="paused")
+    """The work is done: evidence, gates, verdict, people, close."""
     if it.verdict is None:
+        if question := _tampering(policy, state, now):
+            return question
         have = {s.gate for s in it.scores}
         missing = tuple(rule.name for rule in policy.gates if rule.name not in have)
-        if missing:
-            return RunGates(iteration=it.number, missing=missing)
-        verdict = judge(policy.gates, policy.threshold, it.scores, state.ran)
-        if it.number == 0:
-            return Judge(verdict=verdict, alerts=())
-        closed = closing(state, it, "not_accepted", verdict)
-        turn = nudge(limits, state, closed)
-        raised = alerts(policy.monitors, state, closed)
-        return Judge(verdict=verdict, alerts=(*raised, *((turn,) if turn else ())))
+        if not missing:
+            return _judging(policy, limits, state, it)
+        if state.paused and not state.stop:
+            return Wait(until=None, why="paused")
+        return RunGates(iteration=it.number, missing=missing)
+    verdict = it.verdict
     if it.number == 0:
-        done = it.verdict.passed and policy.if_passing == "finish"
+        done = verdict.passed and policy.if_passing == "finish"
         return Close(outcome="accepted" if done else "not_accepted")
     if state.answer is not None:
-        return _answered(policy, state, it.verdict, state.answer)
-    if policy.until == "limits":
-        return Close(outcome="accepted" if it.verdict.passed else "not_accepted")
-    wanted = policy.approval.when
-    if (wanted == "passed" and it.verdict.passed) or wanted == "always":
-        return Ask(request=request(policy, state, "accept", _question(it, it.verdict), now))
-    if not it.verdict.passed and (asking := _asking_alert(policy, state, it)):
-        return Ask(request=request(policy, state, "alert", asking, now))
-    return Close(outcome="accepted" if it.verdict.passed else "not_accepted")
+        return _answered(policy, state, verdict, state.answer)
+    when = policy.approval.when
+    ends = verdict.passed and policy.until == "passed"
+    asked = policy.until == "passed" and (when == "always" or (when == "passed" and verdict.passed))
+    if not state.stop:
+        if asked:
+            return Ask(request=request(policy, state, "accept", _question(it, verdict), now))
+        if not ends and (question := _alarm(policy, state, now)):
+            return question
+    return Close(outcome="accepted" if verdict.passed and not asked else "not_accepted")
 
 
-def _asking_alert(policy: Policy, state: LoopState, it: Iteration) -> str | None:
-    """The first alert of this iteration that a person is to be asked about."""
+def _tampering(policy: Policy, state: LoopState, now: datetime) -> Command | None:
+    """A change of what the gates judge by that a person must look at first."""
+    touched = state.tampered
+    if touched is None or touched.action != "asked" or state.stop:
+        return None
+    if state.answer is None:
+        question = f"{', '.join(touched.paths)} decide what the gates see and were changed: accept that?"
+        return Ask(request=request(policy, state, "evidence", question, now))
+    if refuses(policy, state.answer):
+        return Close(outcome="cut")
+    return _held(policy, state)
+
+
+def _judging(policy: Policy, limits: Limits, state: LoopState, it: Iteration) -> Judge:
+    """The verdict on the scores, with the alerts it brings."""
+    refusals = []
+    if state.tampered is not None:
+        refusals.append(
+            ("evidence", f"undo {', '.join(state.tampered.paths)}: they decide what the gates see")
+        )
+    if it.rewrites > REWRITES:
+        refusals.append(("workspace", f"the gates changed the work they judge {it.rewrites} times"))
+    verdict = judge(policy.gates, policy.threshold, it.scores, state.ran, refusals)
+    if it.number == 0:
+        return Judge(verdict=verdict, alerts=())
+    closed = closing(state, it, "not_accepted", verdict)
+    turn = nudge(limits, state, closed)
+    raised = alerts(policy.monitors, state, closed)
+    return Judge(verdict=verdict, alerts=raised if turn is None else (*raised, turn))
+
+
+def _alarm(policy: Policy, state: LoopState, now: datetime) -> Ask | None:
+    """Asks about the first alert of the present iteration that a person is to be asked about."""
+    always = policy.approval.when == "alert"
     for alert in state.alerts:
-        fresh = alert.iteration == it.number and alert.iteration > state.calm_from
-        asked = alert.action == "ask" or (policy.approval.when == "alert" and alert.kind not in CALM)
-        if fresh and asked:
-            return f"{alert.kind}: {alert.message}. Go on?"
+        fresh = alert.iteration == state.iteration and alert.iteration > state.calm_from
+        if fresh and (alert.action == "ask" or (always and alert.kind not in CALM)):
+            question = f"{alert.kind}: {alert.message}. Go on?"
+            return Ask(request=request(policy, state, "alert", question, now))
     return None
 
 
@@ -182,36 +223,40 @@ def _question(it: Iteration, verdict: Verdict) -> str:
 
 
 def _answered(policy: Policy, state: LoopState, verdict: Verdict, answer: ev.ApprovalDecided) -> Command:
-    """A person spoke on the iteration under way."""
-    match answer.answer:
-        case "approve":
-            return Close(outcome="accepted" if verdict.passed or answer.override else "not_accepted")
-        case "revise":
-            return Close(outcome="revised")
-        case "reject":
-            return Close(outcome="not_accepted")
-        case "expired":
-            return _unanswered(policy, state, answer)
+    """A person spoke on the iteration under way, or nobody did in time."""
+    if answer.answer == "approve" and (verdict.passed or answer.override):
+        return Close(outcome="accepted")
+    if answer.answer == "revise":
+        return Close(outcome="revised")
+    return _held(policy, state) or Close(outcome="not_accepted")
 
 
-def _unanswered(policy: Policy, state: LoopState, answer: ev.ApprovalDecided) -> Command:
-    """Nobody gave a go-ahead in time, or someone refused it."""
-    it = state.current
-    outcome: Outcome = "not_accepted" if it and it.verdict else "cut"
-    if answer.answer == "expired" and policy.approval.on_timeout == "hold":
+def _held(policy: Policy, state: LoopState) -> Wait | None:
+    """The wait of a run that nobody answered in time, where the policy holds it for them."""
+    if state.expired and policy.approval.on_timeout == "hold" and not state.stop:
         return Wait(until=None, why="approval_expired")
-    return Close(outcome=outcome)
+    return None
 
 
 def _between(policy: Policy, limits: Limits, state: LoopState, now: datetime) -> Command:
     """No iteration is open: end the run for the first reason that holds, rest, or begin the next one."""
-    ending = final(policy, state)
-    if ending is not None:
+    if (ending := final(policy, state)) is not None:
         return ending
-    if (limit := bound(limits, state)) is not None:
-        return bounded(policy, state, *limit, now)
+    if (hold := _held(policy, state)) is not None:
+        return hold
+    errored = bool(state.recent) and state.recent[-1].outcome == "errored"
+    if errored and state.answer is None and (question := _alarm(policy, state, now)):
+        return question  # of a judged iteration it was asked before the close
+    if (ending := unhealthy(state)) is not None:
+        return ending
+    limit = exceeded(limits, state)
+    if limit is None and state.answer is not None and state.answer.answer == "approve":
+        limit = "limits_reached", "a person accepted the best so far"  # and raised the limit with it
+    if limit is not None:
+        return bounded(policy, state, limit, now)
     if state.paused:
         return Wait(until=None, why="paused")
     if policy.baseline and policy.gates and state.zero is None and state.iteration == 0:
         return RunGates(iteration=0, missing=tuple(rule.name for rule in policy.gates))
-    return _run_agent(policy, limits, state)
+    failed = state.failure if state.failure is not None and state.failure.retry_after else None
+    return _waiting(limits, state, failed, now) or _run_agent(policy, limits, state)

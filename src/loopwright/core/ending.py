@@ -10,26 +10,15 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from loopwright.core import events as ev
-from loopwright.core.limits import Limits, between_iterations, used_up
-from loopwright.core.policy import Ask, Command, Deliver, Finish, Policy, Wait
+from loopwright.core.limits import Ending
+from loopwright.core.policy import Ask, Command, Deliver, Finish, Policy
 from loopwright.core.state import LoopState
 from loopwright.core.values import About
 
 CRASHES: Final = 3  # crashes in a row that end a run
 LIMITS_REACHED: Final = frozenset(
-    {"max_iterations", "max_duration", "max_wait", "budget", "max_tokens", "converged"}
+    {"max_iterations", "max_duration", "max_wait", "budget", "max_tokens", "converged", "limits_reached"}
 )
-WAITING_KINDS: Final = frozenset({"transient", "rate_limited"})
-
-
-def bound(limits: Limits, state: LoopState) -> tuple[ev.StopReason, str] | None:
-    failed = state.failure
-    if failed is not None and wait_too_long(limits, state, failed):
-        return (
-            "max_wait",
-            f"the agent asked to wait {failed.retry_after:.0f} s and {limits.max_wait:.0f} s are allowed in all",
-        )
-    return used_up(limits, state) or between_iterations(limits, state)
 
 
 def final(policy: Policy, state: LoopState) -> Command | None:
@@ -49,9 +38,10 @@ def final(policy: Policy, state: LoopState) -> Command | None:
         return _accepted(policy, state)
     if state.zero is not None and state.zero.outcome == "accepted" and last is None:
         return _finish("complete", "already_satisfied", "every required gate passed before any work")
-    if state.answer is not None and last is not None and _refused(policy, state.answer):
-        said = f": {state.answer.note}" if state.answer.note else ""
-        by = state.answer.by or "nobody in time"
+    answer = state.refused or state.answer
+    if answer is not None and refuses(policy, answer):
+        said = f": {answer.note}" if answer.note else ""
+        by = "nobody answering in time" if answer.answer == "expired" else answer.by or "a person"
         return _finish("stopped", "rejected", f"rejected by {by}{said}")
     if state.stop:
         return _finish("stopped", "stopped_by_user", "a person asked it to stop")
@@ -59,10 +49,11 @@ def final(policy: Policy, state: LoopState) -> Command | None:
     if broken:
         why = state.last.reasons[0] if state.last and state.last.reasons else ", ".join(broken)
         return _finish("failed", "gate_error", f"a required gate could not run: {why}")
-    return _unhealthy(state)
+    return None
 
 
-def _refused(policy: Policy, answer: ev.ApprovalDecided) -> bool:
+def refuses(policy: Policy, answer: ev.ApprovalDecided) -> bool:
+    """Whether this answer ends the run: a no, or silence where the policy says silence is a no."""
     return answer.answer == "reject" or (
         answer.answer == "expired" and policy.approval.on_timeout == "reject"
     )
@@ -78,7 +69,8 @@ def _accepted(policy: Policy, state: LoopState) -> Command:
     return _finish("complete", "quality_reached", f"a person accepted it although not passed: {open_gates}")
 
 
-def _unhealthy(state: LoopState) -> Command | None:
+def unhealthy(state: LoopState) -> Command | None:
+    """The ending an alert brings: a critical one, or one whose action is to stop."""
     for alert in reversed(state.alerts):
         if alert.iteration > state.calm_from and (alert.critical or alert.action == "stop"):
             many = "too many alerts, the last one " if alert.critical else ""
@@ -86,36 +78,29 @@ def _unhealthy(state: LoopState) -> Command | None:
     return None
 
 
-def bounded(policy: Policy, state: LoopState, reason: ev.StopReason, why: str, now: datetime) -> Command:
+def bounded(policy: Policy, state: LoopState, ending: Ending, now: datetime) -> Command:
     """A limit binds: with `until = "limits"` and a best worth keeping that is success, else the end."""
-    best, zero = state.best, state.zero
+    reason, why = ending
+    best = state.best
+    answer = state.answer if state.subject == "accept" else None
     if policy.until == "passed" or reason not in LIMITS_REACHED or best is None or not best.passed:
         return _finish("failed", reason, why)
-    if zero is not None and best.iteration == 0:
+    if best.iteration == 0:
         return _finish("failed", reason, f"{why}; nothing beat the state before any work")
-    if policy.approval.when in {"passed", "always"} and state.answer is None:
-        question = f"accept the best, iteration {best.iteration} (score {best.score:.2f})?"
-        return Ask(request=request(policy, state, "accept", question, now))
-    if state.answer is not None and state.answer.answer != "approve":
-        return _end_unapproved(policy, state.answer, reason, why)
+    kept = f"the best is iteration {best.iteration} (score {best.score:.2f})"
+    if policy.approval.when in {"passed", "always"} and (answer is None or answer.answer != "approve"):
+        if answer is not None:
+            return _finish("failed", reason, f"{why}; {kept}, which was not approved")
+        return Ask(request=request(policy, state, "accept", f"the run is over, {kept}: accept it?", now))
     if policy.deliver != "none" and state.delivered is None:
         return Deliver(to=policy.deliver, snapshot=best.snapshot)
-    return _finish(
-        "complete",
-        "limits_reached",
-        f"{why}; the best is iteration {best.iteration} (score {best.score:.2f})",
-    )
-
-
-def _end_unapproved(policy: Policy, answer: ev.ApprovalDecided, reason: ev.StopReason, why: str) -> Command:
-    if answer.answer == "expired" and policy.approval.on_timeout == "hold":
-        return Wait(until=None, why="approval_expired")
-    return _finish("failed", reason, f"{why}; the best was not approved")
+    return _finish("complete", "limits_reached", f"{why}; {kept}")
 
 
 def request(
     policy: Policy, state: LoopState, about: About, question: str, now: datetime
 ) -> ev.ApprovalRequested:
+    """The request to record: its id names the run, iteration, subject, number and a digest of what is shown."""
     it = state.current
     number = state.requests + 1
     iteration = it.number if it else state.iteration
@@ -134,9 +119,3 @@ def request(
 
 def _finish(phase: ev.EndPhase, reason: ev.StopReason, explanation: str) -> Finish:
     return Finish(finished=ev.RunFinished(phase=phase, reason=reason, explanation=explanation))
-
-
-def wait_too_long(limits: Limits, state: LoopState, failed: ev.AttemptFailed | None) -> bool:
-    """Whether the wait asked for is longer than all waits together may be."""
-    asked = failed.retry_after if failed is not None and failed.kind in WAITING_KINDS else None
-    return asked is not None and state.totals.waited_s + asked > limits.max_wait

@@ -3,6 +3,7 @@
 Rule: a fact says what happened, in the past tense, and never changes. Schema v1 freezes with the
 first release; after that a field may be added with a default, never renamed or removed. When a
 fact happened (`at`) is kept beside it, in its commit; lengths are `seconds` of a monotonic clock.
+Like every value, a fact that exists is valid: numbers are finite, times have a zone.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from loopwright.core.values import (
     Score,
     Usage,
     Verdict,
+    bounded,
+    finite,
 )
 
 StopReason = Literal[
@@ -45,6 +48,11 @@ StopReason = Literal[
     "policy_violation",
 ]
 EndPhase = Literal["complete", "failed", "stopped"]
+
+
+def _aware(name: str, at: datetime | None) -> None:
+    if at is not None and at.utcoffset() is None:
+        raise ValueError(f"{name} {at.isoformat()} has no time zone")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +91,11 @@ class AttemptStarted:
     evidence: str | None = None
     reserve_usd: float | None = None
 
+    def __post_init__(self) -> None:
+        finite("allowance_s", self.allowance_s, low=0)
+        if self.reserve_usd is not None:
+            finite("reserve_usd", self.reserve_usd, low=0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptSucceeded:
@@ -99,6 +112,9 @@ class AttemptSucceeded:
     timed_out: bool = False
     claims_done: bool = False
 
+    def __post_init__(self) -> None:
+        finite("seconds", self.seconds, low=0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptFailed:
@@ -114,6 +130,12 @@ class AttemptFailed:
     snapshot: str | None = None
     evidence: str | None = None
 
+    def __post_init__(self) -> None:
+        finite("seconds", self.seconds, low=0)
+        finite("dice", self.dice, low=0, high=1)
+        if self.retry_after is not None:
+            finite("retry_after", self.retry_after, low=0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptInterrupted:
@@ -124,6 +146,9 @@ class AttemptInterrupted:
     snapshot: str | None = None
     evidence: str | None = None
 
+    def __post_init__(self) -> None:
+        finite("seconds", self.seconds, low=0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitStarted:
@@ -132,6 +157,10 @@ class WaitStarted:
     until: datetime
     seconds: float
     why: str
+
+    def __post_init__(self) -> None:
+        finite("seconds", self.seconds, low=0)
+        _aware("until", self.until)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +189,11 @@ class GateScored:
     score: Score
     seconds: float
     snapshot: str | None = None
+
+    def __post_init__(self) -> None:
+        finite("seconds", self.seconds, low=0)
+        if self.score.status is None:
+            raise ValueError(f"the score of {self.gate} has no status; settle it first")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +226,9 @@ class ApprovalRequested:
     question: str = ""
     deadline: datetime | None = None
 
+    def __post_init__(self) -> None:
+        _aware("deadline", self.deadline)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalDecided:
@@ -204,6 +241,10 @@ class ApprovalDecided:
     note: str = ""
     override: str | None = None
     edits: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, value in self.edits.items():
+            bounded(name, value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,6 +314,10 @@ class LimitsChanged:
     limits: Mapping[str, float]
     by: str = ""
     key: str = ""
+
+    def __post_init__(self) -> None:
+        for name, value in self.limits.items():
+            bounded(name, value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,8 @@
 """`judge`: the scores of one iteration, weighed into a verdict.
 
-Rules. Passed means: every required gate has status pass. Replacing a pass by fail, error, skipped
-or nothing never passes. Advisory gates move the score, never the decision. The verdict is
-recorded, not recomputed.
+Rules. Passed means: every required gate has status pass, on evidence nobody tampered with.
+Replacing a pass by fail, error, skipped or nothing never passes. Advisory gates move the score,
+never the decision. The verdict is recorded, not recomputed.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from loopwright.core.values import Score, Scored, Verdict
+from loopwright.core.values import Score, Scored, Verdict, finite
 
 SKIPPED = Score(0.0, "did not run", status="skipped")
+HEAVIEST = 1e6  # a weight; sums of them stay finite
+ROUNDING = 1e-9  # three times 0.85 weighs 0.8499999999999999 in floating point
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +29,12 @@ class Rule:
     objective: bool = False
     min_gain: float = 0.0
 
+    def __post_init__(self) -> None:
+        finite("weight", self.weight, low=0, high=HEAVIEST)
+        finite("min_gain", self.min_gain, low=0)
+        if self.min is not None:
+            finite("min", self.min)
+
 
 def settle(rule: Rule, threshold: float, score: Score) -> Score:
     """`score` with its status: one that has none passes at or above the gate's `min`."""
@@ -39,23 +47,32 @@ def settle(rule: Rule, threshold: float, score: Score) -> Score:
     return replace(score, status="fail", graded=True, reason=reason)
 
 
-def judge(rules: Sequence[Rule], threshold: float, scores: Iterable[Scored], ran: frozenset[str]) -> Verdict:
-    """The verdict on these scores. `ran` names the gates that were scored in an earlier iteration."""
+def judge(
+    rules: Sequence[Rule],
+    threshold: float,
+    scores: Iterable[Scored],
+    ran: frozenset[str],
+    refusals: Sequence[tuple[str, str]] = (),
+) -> Verdict:
+    """The verdict on these scores.
+
+    `ran` names the gates that were scored in an earlier iteration; `refusals` are blockers that are
+    no gate's, with their reasons: whatever the scores, the work has not passed.
+    """
     have = {s.gate: s.score for s in scores}
     rows = [(rule, have.get(rule.name, SKIPPED)) for rule in rules]
-    counted = [(r, s) for r, s in rows if s.status != "skipped" or r.required or r.name in ran]
     required = [(r, s) for r, s in rows if r.required]
     required_score = _mean(required)
-    blockers = tuple(r.name for r, s in required if s.status != "pass")
-    reasons = [_reason(r, s) for r, s in rows if r.name in blockers]
-    if not blockers and required_score is not None and required_score < threshold:
+    blockers = (*(name for name, _ in refusals), *(r.name for r, s in required if s.status != "pass"))
+    reasons = [f"{name}: {why}" for name, why in refusals]
+    reasons += [_reason(r, s) for r, s in required if s.status != "pass"]
+    if not blockers and required_score is not None and required_score < threshold - ROUNDING:
         blockers = ("threshold",)
         reasons.append(f"threshold: the required gates score {required_score:.4g}, {threshold:.4g} is wanted")
     reasons += [_reason(r, s) for r, s in rows if not r.required and s.status in {"fail", "error"}]
-    graded = [(r, s) for r, s in rows if s.graded]
-    goal = next((s for r, s in rows if r.objective and s.raw is not None), None)
-    best = next((r for r, _ in rows if r.objective), None)
-    score = _mean(counted)
+    score = _mean([(r, s) for r, s in rows if s.status != "skipped" or r.required or r.name in ran])
+    graded = [(r, s) for r, s in rows if s.graded or s.failing]
+    goal, objective = _objective(rows)
     return Verdict(
         score=1.0 if score is None else score,
         passed=not blockers,
@@ -64,13 +81,20 @@ def judge(rules: Sequence[Rule], threshold: float, scores: Iterable[Scored], ran
         reasons=tuple(reasons),
         graded=bool(graded),
         failing=tuple(f"{r.name}:{item}" for r, s in graded for item in s.failing),
-        fingerprint=_fingerprint(rows) if blockers else "",
+        fingerprint=_fingerprint(rows, refusals) if blockers else "",
         broken=tuple(r.name for r, s in required if s.status == "error" and s.cause == "tool"),
-        objective=None
-        if goal is None or goal.raw is None
-        else goal.raw * (-1 if goal.direction == "min" else 1),
-        min_gain=best.min_gain if best else 0.0,
+        objective=objective,
+        min_gain=goal.min_gain if goal else 0.0,
     )
+
+
+def _objective(rows: Sequence[tuple[Rule, Score]]) -> tuple[Rule | None, float | None]:
+    """The gate whose raw number is the aim, and that number so that more is better (`None`: not measured)."""
+    for rule, score in rows:
+        if rule.objective:
+            raw = score.raw
+            return rule, None if raw is None else -raw if score.direction == "min" else raw
+    return None, None
 
 
 def _mean(rows: Sequence[tuple[Rule, Score]]) -> float | None:
@@ -91,11 +115,12 @@ def _reason(rule: Rule, score: Score) -> str:
     return f"{rule.name}{mark}{advisory}: {said}"
 
 
-def _fingerprint(rows: Sequence[tuple[Rule, Score]]) -> str:
+def _fingerprint(rows: Sequence[tuple[Rule, Score]], refusals: Sequence[tuple[str, str]]) -> str:
     """The same for the same failure: gates, statuses, failing items; the reason only where there are no items."""
-    text = "\n".join(
+    lines = [f"{name} {why}" for name, why in refusals]
+    lines += [
         f"{r.name} {s.status} {' '.join(sorted(s.failing)) or s.reason}"
         for r, s in rows
         if s.status != "pass"
-    )
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    ]
+    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()[:16]

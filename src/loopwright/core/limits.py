@@ -6,14 +6,20 @@ tokens never count as zero: a bounded run that cannot know what it spent stops a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TypeAlias
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, TypeAlias
 
-from loopwright.core.events import AlertRaised, StopReason
-from loopwright.core.state import LoopState, Totals
-from loopwright.core.values import Closed, Left
+from loopwright.core.events import AlertRaised, AttemptFailed, StopReason
+from loopwright.core.judge import ROUNDING
+from loopwright.core.monitors import recently
+from loopwright.core.replacing import replace
+from loopwright.core.state import RECENT, LoopState, Totals
+from loopwright.core.values import COUNTS, LIMITS, Closed, Left, bounded, finite, positive, whole
 
 Ending: TypeAlias = tuple[StopReason, str]
+WAITING_KINDS: Final = frozenset({"transient", "rate_limited"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +30,11 @@ class Backoff:
     factor: float = 2.0
     max: float = 300.0
 
+    def __post_init__(self) -> None:
+        positive("backoff.first", self.first)
+        positive("backoff.max", self.max)
+        finite("backoff.factor", self.factor, low=1, high=1000)  # to the power of 60: still a float
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convergence:
@@ -33,8 +44,15 @@ class Convergence:
     within: float = 0.01
     patience: int = 2
 
+    def __post_init__(self) -> None:
+        finite("convergence.within", self.within, low=1e-6, high=1)
+        whole("convergence.window", self.window, high=RECENT)
+        whole("convergence.patience", self.patience, high=RECENT)
+        if self.window * self.patience > RECENT:
+            raise ValueError(f"convergence looks back window × patience iterations, {RECENT} at most")
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+
+@dataclass(frozen=True, kw_only=True)  # no slots: copied by `replacing.replace`
 class Limits:
     """The bounds of a run; seconds, US dollars, counts. `None` is no such bound."""
 
@@ -53,15 +71,29 @@ class Limits:
     convergence: Convergence | None = Convergence()
     backoff: Backoff = Backoff()
 
+    def __post_init__(self) -> None:
+        for name in LIMITS:
+            value = getattr(self, name)
+            if value is not None:
+                bounded(name, value)
+
 
 def in_force(limits: Limits, state: LoopState) -> Limits:
     """The limits with what people changed on this run."""
-    return replace(limits, **state.limits) if state.limits else limits  # type: ignore[arg-type]
+    if not state.limits:
+        return limits
+    changes = {name: int(value) if name in COUNTS else value for name, value in state.limits.items()}
+    return replace(limits, **changes)  # type: ignore[arg-type]
 
 
 def spent(limits: Limits, totals: Totals) -> float:
     """US dollars booked: what is known, and the estimate for each attempt whose cost is not."""
     return totals.cost_usd + totals.unknown_costs * (limits.reserve or 0.0)
+
+
+def used_tokens(totals: Totals) -> int:
+    """Tokens booked: what was told, and as many as the hungriest attempt so far for each that was cut off."""
+    return totals.tokens + totals.cut * totals.most_tokens
 
 
 def reserve_usd(limits: Limits, totals: Totals) -> float | None:
@@ -76,137 +108,166 @@ def reserve_usd(limits: Limits, totals: Totals) -> float | None:
 
 
 def left(limits: Limits, state: LoopState) -> Left:
-    """What the limits leave after the iteration now under way has begun."""
-    totals = state.totals
-    used = state.current.used if state.current else 0
-    opened = state.iteration if state.current and state.current.number else state.iteration + 1
+    """What the limits leave: iterations after the one of the next attempt, all else for that attempt too."""
+    totals, it = state.totals, state.current
+    opened = state.iteration + 1 if it is None else it.number
     return Left(
         iterations=max(0, limits.max_iterations - opened),
         seconds=max(0.0, limits.max_duration - totals.seconds),
-        attempts=max(0, limits.attempts - used),
+        attempts=max(0, limits.attempts - (it.used if it else 0)),
         budget_usd=None if limits.budget is None else max(0.0, limits.budget - spent(limits, totals)),
-        tokens=None if limits.max_tokens is None else max(0, limits.max_tokens - totals.tokens),
+        tokens=None if limits.max_tokens is None else max(0, limits.max_tokens - used_tokens(totals)),
     )
 
 
 def exceeded(limits: Limits, state: LoopState) -> Ending | None:
-    """The first bound that forbids another attempt, with the figures that say so; `None` if none does."""
-    return used_up(limits, state) or between_iterations(limits, state)
+    """The first bound that forbids another iteration, with the figures that say so; `None` if none does."""
+    return used_up(limits, state) or _between_iterations(limits, state)
 
 
 def used_up(limits: Limits, state: LoopState) -> Ending | None:
-    """Like `exceeded`, for a further attempt of the iteration under way: money, tokens and time only."""
+    """The first bound that forbids even another attempt of the same iteration: money, tokens, time, waiting."""
     totals = state.totals
-    if limits.budget is not None:
-        if totals.unknown_costs and limits.reserve is None:
-            who = _count(totals.unknown_costs, "attempt")
-            why = f"{who} did not report a cost, so the budget of ${limits.budget:.2f} cannot be kept"
-            return "cost_unknown", f"{why}; set limits.reserve to an estimate per attempt"
-        reserve = reserve_usd(limits, totals) or 0.0
-        used = spent(limits, totals)
-        if used >= limits.budget or used + reserve > limits.budget + 1e-9:
-            return (
-                "budget",
-                f"${used:.2f} of ${limits.budget:.2f} spent and another attempt may cost ${reserve:.2f}",
-            )
-    if limits.max_tokens is not None:
-        if totals.unknown_tokens:
-            who = _count(totals.unknown_tokens, "attempt")
-            return (
-                "cost_unknown",
-                f"{who} did not report tokens, so max_tokens {limits.max_tokens} cannot be kept",
-            )
-        if totals.tokens >= limits.max_tokens:
-            return "max_tokens", f"{totals.tokens} of {limits.max_tokens} tokens used"
-    if totals.seconds >= limits.max_duration:
+    return _money(limits, totals) or _tokens(limits, totals) or _time(limits, totals) or _waits(limits, state)
+
+
+def _money(limits: Limits, totals: Totals) -> Ending | None:
+    if limits.budget is None:
+        return None
+    reserve = reserve_usd(limits, totals) or 0.0
+    used = spent(limits, totals)
+    if used >= limits.budget or used + reserve > limits.budget + ROUNDING:
         return (
-            "max_duration",
-            f"{totals.seconds:.0f} s of agents and gates, {limits.max_duration:.0f} s allowed",
+            "budget",
+            f"${used:.2f} of ${limits.budget:.2f} spent and another attempt may cost ${reserve:.2f}",
         )
-    if totals.waited_s >= limits.max_wait:
-        return "max_wait", f"{totals.waited_s:.0f} s of back-off, {limits.max_wait:.0f} s allowed"
+    if totals.unknown_costs and limits.reserve is None:
+        who = _count(totals.unknown_costs, "attempt")
+        why = f"{who} did not report a cost, so the budget of ${limits.budget:.2f} cannot be kept"
+        return "cost_unknown", f"{why}; set limits.reserve to an estimate per attempt"
     return None
 
 
-def between_iterations(limits: Limits, state: LoopState) -> Ending | None:
+def _tokens(limits: Limits, totals: Totals) -> Ending | None:
+    if limits.max_tokens is None:
+        return None
+    used = used_tokens(totals)
+    if totals.unknown_tokens and used < limits.max_tokens:
+        who = _count(totals.unknown_tokens, "attempt")
+        return (
+            "cost_unknown",
+            f"{who} did not report tokens, so max_tokens {limits.max_tokens} cannot be kept",
+        )
+    return ("max_tokens", f"{used} of {limits.max_tokens} tokens used") if used >= limits.max_tokens else None
+
+
+def _time(limits: Limits, totals: Totals) -> Ending | None:
+    if totals.seconds < limits.max_duration:
+        return None
+    used = f"{totals.seconds:.0f} s of agents and gates"
+    return "max_duration", f"{used}, {limits.max_duration:.0f} s allowed"
+
+
+def _waits(limits: Limits, state: LoopState) -> Ending | None:
+    """Waiting that is over its bound, or would be: a failure asks for more than is left."""
+    totals, it = state.totals, state.current
+    rest = limits.max_wait - totals.waited_s
+    if rest < -ROUNDING:
+        return "max_wait", f"{totals.waited_s:.0f} s of waiting, {limits.max_wait:.0f} s allowed"
+    failed = state.failure if it is None else it.failed
+    if failed is None or failed.kind not in WAITING_KINDS or state.wait_until is not None:
+        return None  # a wait that was begun is booked already
+    asked = failed.retry_after or 0.0
+    if asked <= rest and rest > ROUNDING:
+        return None
+    wish = f"the agent asked to wait {asked:.0f} s more" if asked else "the agent still fails"
+    return "max_wait", f"{wish}, {totals.waited_s:.0f} s of {limits.max_wait:.0f} s of waiting are used"
+
+
+def wait_seconds(limits: Limits, state: LoopState, failed: AttemptFailed) -> float:
+    """How long to wait after this failure: exponential with jitter, not less than it asked for, not past `max_wait`."""
+    kinds = state.current.kinds if state.current else (failed.kind,)
+    again = sum(kind in WAITING_KINDS for kind in kinds)
+    rule = limits.backoff
+    grown = min(rule.max, rule.first * rule.factor ** min(again - 1, 60))
+    seconds = grown * (0.5 + failed.dice / 2)
+    if failed.retry_after is not None:  # a little later than that, so that a fleet does not come back as one
+        seconds = max(seconds, failed.retry_after + min(seconds, rule.first))
+    return min(seconds, limits.max_wait - state.totals.waited_s)
+
+
+def _between_iterations(limits: Limits, state: LoopState) -> Ending | None:
     """The bounds that only a new iteration meets: their number, errors in a row, convergence."""
     if state.iteration >= limits.max_iterations:
-        return (
-            "max_iterations",
-            f"{_count(state.iteration, 'iteration')} done, {limits.max_iterations} allowed",
-        )
+        done = _count(state.iteration, "iteration")
+        return "max_iterations", f"{done} done, {limits.max_iterations} allowed"
     if state.errors >= limits.max_consecutive_errors:
-        why = state.failure.message if state.failure else "no result"
-        return (
-            "consecutive_errors",
-            f"{_count(state.errors, 'iteration')} in a row without a result: {_brief(why)}",
-        )
-    if limits.convergence is not None:
-        times = stale(limits.convergence, state)
-        if times >= limits.convergence.patience:
-            peak = "none" if state.peak is None else f"{state.peak:.2f}"
-            return (
-                "converged",
-                f"no progress over {times} × {limits.convergence.window} iterations (best score {peak})",
-            )
-    return None
+        why = _brief(state.failure.message if state.failure else "")
+        return "consecutive_errors", f"{_count(state.errors, 'iteration')} in a row without a result: {why}"
+    rule = limits.convergence
+    if rule is None:
+        return None
+    times = stale(rule, state, state.recent)
+    if times < rule.patience:
+        return None
+    peak = f"best score {state.peak or 0.0:.2f}"
+    return "converged", f"no progress over {times} × {_count(rule.window, 'iteration')} ({peak})"
 
 
-def stale(rule: Convergence, state: LoopState) -> int:
-    """How many windows in a row, up to now, were without progress (0: the last one had some, or is not full)."""
-    graded = [c for c in state.recent if c.graded and c.number > state.fresh_from]
+def stale(rule: Convergence, state: LoopState, recent: Sequence[Closed]) -> int:
+    """How many windows in a row, up to now, were without progress.
+
+    0: the last one had some, or is not full yet, counted anew from the last nudge.
+    """
+    if not recent or not recent[-1].graded:
+        return 0  # nothing new: it was looked at when the last graded one closed
+    begun = max(state.fresh_from, state.nudged)
+    graded: list[Closed] = []  # newest first
+    for c in reversed(recent):
+        if c.number <= state.fresh_from or len(graded) == rule.window * rule.patience:
+            break
+        if c.graded:
+            graded.append(c)
+    since = sum(c.number > begun for c in graded)
+    if begun == state.nudged and 0 < since < rule.window:
+        return 0
     times = 0
-    end = len(graded)
-    while end >= rule.window and _flat(
-        rule, graded[end - rule.window : end], _before(state, graded, end - rule.window)
-    ):
+    while len(graded) >= (times + 1) * rule.window:
+        if not _flat(rule, state, recent, graded[times * rule.window : (times + 1) * rule.window]):
+            break
         times += 1
-        end -= rule.window
-    return times if _on_mark(rule, state, graded, times) else 0
+    return times
 
 
-def _on_mark(rule: Convergence, state: LoopState, graded: list[Closed], times: int) -> bool:
-    """Whether the count, begun anew at the last nudge, is full just now."""
-    marks = [a.iteration for a in state.alerts if a.kind == "NO_PROGRESS" and a.iteration > state.fresh_from]
-    if not marks or not times:
-        return bool(times)
-    since = sum(c.number > marks[-1] for c in graded)
-    return since >= rule.window or since == 0
-
-
-def _before(state: LoopState, graded: list[Closed], start: int) -> Closed | None:
-    if start:
-        return graded[start - 1]
-    earlier = [c for c in state.recent if c.number < graded[0].number]
-    return earlier[-1] if earlier else state.zero
-
-
-def _flat(rule: Convergence, window: list[Closed], before: Closed | None) -> bool:
-    peak = before.peak if before else None
-    if peak is None:
-        peak = window[0].score  # nothing to compare the first with: it is where progress starts from
-    top = window[-1].peak
-    if top is not None and peak is not None and top - peak >= rule.within - 1e-9:
+def _flat(rule: Convergence, state: LoopState, recent: Sequence[Closed], window: Sequence[Closed]) -> bool:
+    """Whether neither the best score rose nor the failing set lost a member in these (newest first)."""
+    last, first = window[0], window[-1]
+    earlier = recent[: first.number - recent[0].number]  # they are numbered without gaps
+    if not earlier and state.zero is not None and state.closed <= RECENT:
+        earlier = (state.zero,)
+    peak = earlier[-1].peak if earlier else first.peak  # with nothing before it, the first is the start
+    if (last.peak or 0.0) - (peak or 0.0) >= rule.within - ROUNDING:
         return False
-    pairs = zip([before, *window], window, strict=False)
-    return not any(a is not None and set(a.failing) - set(b.failing) for a, b in pairs if a is not b)
+    before = next((c for c in reversed(earlier) if c.graded), first)
+    return all(set(a.failing) <= set(b.failing) for b, a in pairwise((*window, before)))
 
 
 def nudge(limits: Limits, state: LoopState, closing: Closed) -> AlertRaised | None:
     """The convergence nudge that closing this iteration brings, if it completes a window without progress."""
     rule = limits.convergence
-    if rule is None or not closing.graded:
+    if rule is None or not closing.graded or recently(state, "NO_PROGRESS", closing.number):
         return None
-    after = replace(state, recent=(*state.recent, closing))
-    times = stale(rule, after)
-    if not times or times >= rule.patience:
+    times = stale(rule, state, (*state.recent, closing)[-RECENT:])
+    if not 0 < times < rule.patience:
         return None
+    items = len(closing.failing)
     what = (
-        f"{len(closing.failing)} items fail"
-        if closing.failing
-        else f"the score stays near {closing.peak:.2f}"
+        f"{_count(items, 'item')} still failing"
+        if items
+        else f"the score stays near {closing.peak or 0.0:.2f}"
     )
-    message = f"{what} and nothing improved over the last {rule.window} iterations; try another way"
+    span = f"the last {_count(rule.window, 'iteration')}"
+    message = f"{what} and nothing improved over {span}; try another way"
     return AlertRaised(kind="NO_PROGRESS", iteration=closing.number, action="nudge", message=message)
 
 

@@ -1,22 +1,22 @@
 """Loop health: named illnesses of a loop, seen in its recent iterations.
 
 Rules. A monitor is a pure function of the last closed iterations and is silent until its window is
-full. One alert per kind per three iterations; five within ten are critical. SLOWDOWN is a note and
-never counts. The series it looks at is part of the state, so a resumed run remembers.
+full. One alert per kind per three iterations; five within ten are critical. SLOWDOWN and the
+convergence nudge are notes and never count. The series it looks at is part of the state, so a
+resumed run remembers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Final, TypeVar
+from typing import Final
 
 from loopwright.core.events import AlertRaised
-from loopwright.core.state import LoopState
-from loopwright.core.values import Action, Closed
+from loopwright.core.state import ALERTS, RECENT, LoopState
+from loopwright.core.values import Action, Closed, finite, whole
 
-R = TypeVar("R")
 REPEAT: Final = 3  # an alert of one kind is raised at most once in so many iterations
 CALM: Final = frozenset({"SLOWDOWN", "NO_PROGRESS"})  # kinds that never add up to critical
 
@@ -30,6 +30,11 @@ class Oscillation:
     changes: int = 4
     above: float = 0.005
 
+    def __post_init__(self) -> None:
+        whole("oscillation.window", self.window, low=3, high=RECENT)
+        whole("oscillation.changes", self.changes, high=RECENT)
+        finite("oscillation.above", self.above, low=0, high=1)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Degradation:
@@ -38,6 +43,10 @@ class Degradation:
     action: Action = "note"
     window: int = 4
     drop: float = 0.05
+
+    def __post_init__(self) -> None:
+        whole("degradation.window", self.window, low=2, high=RECENT)
+        finite("degradation.drop", self.drop, low=0, high=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +57,10 @@ class Slowdown:
     window: int = 4
     ratio: float = 1.5
 
+    def __post_init__(self) -> None:
+        whole("slowdown.window", self.window, low=2, high=RECENT)
+        finite("slowdown.ratio", self.ratio, low=1)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HighErrorRate:
@@ -57,6 +70,10 @@ class HighErrorRate:
     window: int = 5
     rate: float = 0.5
 
+    def __post_init__(self) -> None:
+        whole("high_error_rate.window", self.window, high=RECENT)
+        finite("high_error_rate.rate", self.rate, low=0, high=1)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stall:
@@ -65,6 +82,9 @@ class Stall:
     action: Action = "stop"
     window: int = 3
 
+    def __post_init__(self) -> None:
+        whole("stall.window", self.window, low=2, high=RECENT)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Critical:
@@ -72,6 +92,10 @@ class Critical:
 
     alerts: int = 5
     within: int = 10
+
+    def __post_init__(self) -> None:
+        whole("critical.alerts", self.alerts, high=ALERTS)
+        whole("critical.within", self.within, high=RECENT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,59 +112,55 @@ class Monitors:
 
 def alerts(monitors: Monitors, state: LoopState, closing: Closed) -> tuple[AlertRaised, ...]:
     """The alerts that closing this iteration raises."""
-    series = (*state.recent, closing)
-    scored = [c for c in series if c.score is not None]
-    found = (
-        (
-            "OSCILLATION",
-            monitors.oscillation.action,
-            _when(closing, oscillation, monitors.oscillation, scored),
-        ),
-        (
-            "DEGRADATION",
-            monitors.degradation.action,
-            _when(closing, degradation, monitors.degradation, scored),
-        ),
-        ("SLOWDOWN", monitors.slowdown.action, _when(closing, slowdown, monitors.slowdown, scored)),
-        (
-            "HIGH_ERROR_RATE",
-            monitors.high_error_rate.action,
-            high_error_rate(monitors.high_error_rate, series),
-        ),
-        ("STALL", monitors.stall.action, _when(closing, stall, monitors.stall, scored)),
-    )
+    number = closing.number
     raised: list[AlertRaised] = []
-    for kind, action, message in found:
-        if message is None or action == "off" or _recently(state, kind, closing.number):
+    for kind, action, message in _found(monitors, state, closing):
+        if message is None or action == "off" or recently(state, kind, number):
             continue
-        critical = kind not in CALM and _counted(state, monitors.critical, closing.number, raised)
+        critical = kind not in CALM and _counted(state, monitors.critical, number, raised)
         raised.append(
-            AlertRaised(
-                kind=kind, iteration=closing.number, action=action, message=message, critical=critical
-            )
+            AlertRaised(kind=kind, iteration=number, action=action, message=message, critical=critical)
         )
     return tuple(raised)
 
 
-def _when(
-    closing: Closed, look: Callable[[R, Sequence[Closed]], str | None], rule: R, scored: Sequence[Closed]
-) -> str | None:
-    """What a monitor of scores sees; an iteration without a score tells it nothing new."""
-    return None if closing.score is None else look(rule, scored)
+def _found(monitors: Monitors, state: LoopState, closing: Closed) -> Iterator[tuple[str, Action, str | None]]:
+    """What each monitor sees; an iteration without a score tells those of scores nothing new."""
+    series = (*state.recent, closing)
+    rate = monitors.high_error_rate
+    yield "HIGH_ERROR_RATE", rate.action, high_error_rate(rate, series)
+    if closing.score is None:
+        return
+    scored = _scored(monitors, series)
+    yield "OSCILLATION", monitors.oscillation.action, oscillation(monitors.oscillation, scored)
+    yield "DEGRADATION", monitors.degradation.action, degradation(monitors.degradation, scored)
+    yield "SLOWDOWN", monitors.slowdown.action, slowdown(monitors.slowdown, scored)
+    yield "STALL", monitors.stall.action, stall(monitors.stall, scored)
 
 
-def _recently(state: LoopState, kind: str, number: int) -> bool:
-    return any(
-        a.kind == kind and a.iteration > number - REPEAT
-        for a in state.alerts
-        if a.iteration > state.calm_from
-    )
+def _scored(monitors: Monitors, series: Sequence[Closed]) -> list[Closed]:
+    """As many of the last scored iterations as the widest window looks at, and the one before them."""
+    of_scores = (monitors.oscillation, monitors.degradation, monitors.slowdown, monitors.stall)
+    most = max(rule.window for rule in of_scores) + 1
+    found: list[Closed] = []
+    for closed in reversed(series):
+        if len(found) == most:
+            break
+        if closed.score is not None:
+            found.append(closed)
+    return found[::-1]
+
+
+def recently(state: LoopState, kind: str, number: int) -> bool:
+    """Whether an alert of this kind is too fresh for another at iteration `number`."""
+    return any(a.kind == kind and a.iteration > number - REPEAT for a in state.alerts)
 
 
 def _counted(state: LoopState, rule: Critical, number: int, raised: Sequence[AlertRaised]) -> bool:
     """Whether one more alert at `number` makes it critical."""
-    earlier = [a for a in state.alerts if a.iteration > max(state.calm_from, number - rule.within)]
-    return sum(a.kind not in CALM for a in (*earlier, *raised)) + 1 >= rule.alerts
+    since = max(state.calm_from, number - rule.within)
+    earlier = sum(a.iteration > since and a.kind not in CALM for a in (*state.alerts, *raised))
+    return earlier + 1 >= rule.alerts
 
 
 def oscillation(rule: Oscillation, scored: Sequence[Closed]) -> str | None:
@@ -156,13 +176,11 @@ def oscillation(rule: Oscillation, scored: Sequence[Closed]) -> str | None:
     )
     if returns >= 2:
         return f"the work returned to an earlier state {returns} times in {rule.window} iterations"
-    steps = [b.score - a.score for a, b in pairwise(window) if a.score is not None and b.score is not None]
-    steps = [s for s in steps if abs(s) > rule.above]
+    scores = [c.score for c in window if c.score is not None]
+    steps = [b - a for a, b in pairwise(scores) if abs(b - a) > rule.above]
     turns = sum((a > 0) != (b > 0) for a, b in pairwise(steps))
-    before = scored[-rule.window - 1].peak if len(scored) > rule.window else None
-    new_best = before is None or (window[-1].peak or 0.0) > before
-    if before is None:  # no earlier best to beat: one is set when a later score tops the first
-        new_best = any((c.score or 0.0) > (window[0].score or 0.0) for c in window[1:])
+    before = scored[-rule.window - 1] if len(scored) > rule.window else window[0]  # the first sets the mark
+    new_best = (window[-1].peak or 0.0) > (before.peak or 0.0)
     if turns >= rule.changes and not new_best:
         return f"the score changed direction {turns} times in {rule.window} iterations without a new best"
     return None
@@ -175,7 +193,7 @@ def degradation(rule: Degradation, scored: Sequence[Closed]) -> str | None:
         return None
     if scores[0] - scores[-1] < rule.drop - 1e-9:
         return None
-    return f"the score fell {rule.window} times in a row, {scores[0]:.2f} to {scores[-1]:.2f}"
+    return f"the score only fell over {rule.window} iterations, {scores[0]:.2f} to {scores[-1]:.2f}"
 
 
 def slowdown(rule: Slowdown, scored: Sequence[Closed]) -> str | None:
@@ -209,5 +227,5 @@ def stall(rule: Stall, scored: Sequence[Closed]) -> str | None:
 
 
 def healthy(state: LoopState) -> bool:
-    """Whether no alert was raised in the last three iterations."""
-    return not any(a.iteration > state.iteration - REPEAT and a.kind != "NO_PROGRESS" for a in state.alerts)
+    """Whether no alert that counts was raised in the last three iterations."""
+    return not any(a.iteration > state.iteration - REPEAT and a.kind not in CALM for a in state.alerts)

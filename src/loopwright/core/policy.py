@@ -13,7 +13,7 @@ from loopwright.core import events as ev
 from loopwright.core.judge import Rule
 from loopwright.core.limits import Limits
 from loopwright.core.monitors import Monitors
-from loopwright.core.values import Attempt, Outcome, Verdict
+from loopwright.core.values import Attempt, Outcome, Verdict, finite, positive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +23,9 @@ class Asking:
     when: Literal["never", "passed", "always", "alert"] = "never"
     timeout: float = 24 * 3600.0
     on_timeout: Literal["hold", "reject", "continue"] = "hold"
+
+    def __post_init__(self) -> None:
+        positive("approval.timeout", self.timeout)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +43,12 @@ class Policy:
     if_passing: Literal["run", "finish"] = "run"
     baseline: bool = False
     deliver: str = "none"
+
+    def __post_init__(self) -> None:
+        finite("threshold", self.threshold, low=0, high=1)
+        names = [rule.name for rule in self.gates]
+        if len(set(names)) < len(names):
+            raise ValueError(f"two gates have one name: {', '.join(names)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

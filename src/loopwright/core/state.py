@@ -12,14 +12,14 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from loopwright.core import events as ev
-from loopwright.core.values import Best, Closed, Phase, Scored, Verdict
+from loopwright.core.values import About, Best, Closed, Phase, Scored, Verdict
 
 RECENT: Final = 64  # closed iterations kept; no window may be longer
 SIGNALS: Final = 256  # signal keys remembered, so that none counts twice
 ALERTS: Final = 32
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: copied by `replacing.replace`
 class Iteration:
     """The iteration under way. Number 0 is the baseline: judged without an attempt."""
 
@@ -31,8 +31,6 @@ class Iteration:
     failed: ev.AttemptFailed | None = None
     kinds: tuple[str, ...] = ()  # kinds of its failures, in order
     interrupted: bool = False
-    wait_until: datetime | None = None
-    wait_why: str = ""
     output: Any = None
     summary: str = ""
     seconds: float = 0.0
@@ -40,11 +38,16 @@ class Iteration:
     scores: tuple[Scored, ...] = ()
     verdict: Verdict | None = None
     notes_shown: int = 0  # how many of the waiting notes its prompt held
+    rewrites: int = 0  # times a gate changed what the others had judged
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Totals:
-    """What the run used so far. `unknown_costs` attempts are not in `cost_usd`."""
+    """What the run used so far. `unknown_costs` attempts are not in `cost_usd`.
+
+    `cut` attempts were cut off from outside, so nobody told what they used: their reserve is in
+    `cost_usd`, and their tokens are taken to be `most_tokens` each.
+    """
 
     attempts: int = 0
     seconds: float = 0.0
@@ -55,9 +58,11 @@ class Totals:
     dearest_usd: float | None = None
     tokens: int = 0
     unknown_tokens: int = 0
+    most_tokens: int = 0
+    cut: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class LoopState:
     """Everything the next decision may look at."""
 
@@ -73,8 +78,11 @@ class LoopState:
     snapshot: str | None = None
     evidence: str | None = None
     base: str | None = None  # snapshot 0
+    tampered: ev.EvidenceChanged | None = None  # not undone and not accepted: nothing passes
     iteration: int = 0  # the last one opened
     current: Iteration | None = None
+    wait_until: datetime | None = None  # before the next attempt
+    wait_why: str = ""
     recent: tuple[Closed, ...] = ()
     closed: int = 0
     baseline: Verdict | None = None
@@ -90,6 +98,7 @@ class LoopState:
     broke_twice: tuple[str, ...] = ()
     alerts: tuple[ev.AlertRaised, ...] = ()
     fresh_from: int = 0  # convergence looks only at later iterations
+    nudged: int = 0  # the iteration of the last convergence nudge
     calm_from: int = 0  # alerts up to here count no more
     ran: frozenset[str] = frozenset()  # gates that were scored before
     signals: tuple[str, ...] = ()
@@ -100,7 +109,9 @@ class LoopState:
     paused: bool = False
     approval: ev.ApprovalRequested | None = None
     requests: int = 0
-    answer: ev.ApprovalDecided | None = None  # to the request about accepting
+    subject: About | None = None  # of the last request
+    answer: ev.ApprovalDecided | None = None  # to the last request, until it is acted on
+    refused: ev.ApprovalDecided | None = None  # the answer that closed the last iteration, if it was a no
     failure: ev.AttemptFailed | None = None  # of the last iteration, when it was errored or cut: feedback
     fatal: Literal["permanent", "policy_violation"] | None = None
     peak: float | None = None  # the highest score so far
@@ -115,12 +126,15 @@ class LoopState:
             return self.finished.phase
         if self.approval is not None:
             return "human_review"
-        if self.paused:
+        if self.paused or self.expired:
             return "paused"
-        if it is None:
-            return "planning"
-        if it.open is not None:
+        if it is not None and it.open is not None:
             return "executing"
-        if it.wait_until is not None:
+        if self.wait_until is not None:
             return "waiting"
-        return "validating" if it.done else "planning"
+        return "validating" if it is not None and it.done else "planning"
+
+    @property
+    def expired(self) -> bool:
+        """Whether the last request got no answer in time and nothing followed from it yet."""
+        return self.answer is not None and self.answer.answer == "expired"

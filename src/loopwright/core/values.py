@@ -1,7 +1,7 @@
 """The values a run is made of: what an agent is asked, what it gave, how it was judged.
 
-Rule: a value that exists is valid. Every number is checked to be finite here, at the only
-entrance; unknown is `None`, never zero.
+Rule: a value that exists is valid. Every number is checked to be finite where it comes in, here and
+in the facts; unknown is `None`, never zero.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from math import isfinite
-from typing import Any, Literal
+from typing import Any, Final, Literal, get_args
 
 Status = Literal["pass", "fail", "error", "skipped"]
 Cause = Literal["tool", "evidence"]
@@ -42,18 +42,55 @@ About = Literal["accept", "alert", "blocked", "evidence"]
 Action = Literal["note", "nudge", "ask", "stop", "off"]
 Answer = Literal["approve", "revise", "reject", "expired"]
 
-NO_EVIDENCE: Mapping[str, Any] = {}
+STATUSES: Final = frozenset(get_args(Status))
+MOST: Final = 1e9  # no limit is longer than 30 years or dearer than this: dates and sums stay finite
+COUNTS: Final = frozenset({"max_iterations", "attempts", "max_consecutive_errors", "max_tokens"})
+LIMITS: Final = COUNTS | {  # the names of `[limits]` that hold one number
+    "max_duration",
+    "max_wait",
+    "attempt_timeout",
+    "idle_timeout",
+    "gate_timeout",
+    "budget",
+    "reserve",
+    "grace",
+}
 
 
 def finite(name: str, value: float, *, low: float | None = None, high: float | None = None) -> float:
-    """`value` as a float, checked to be a finite number in `[low, high]`; `ValueError` otherwise."""
+    """`value`, checked to be a finite number in `[low, high]`; `ValueError` otherwise."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{name} is {value!r}, not a number")  # noqa: TRY004 - one error type for bad values
-    if not isfinite(value):
-        raise ValueError(f"{name} is {value!r}, not a finite number")
+    try:
+        counts = isfinite(value)
+    except OverflowError:  # an int beyond every float
+        counts = False
+    if not counts:
+        raise ValueError(f"{name} is not a finite number")
     if (low is not None and value < low) or (high is not None and value > high):
         raise ValueError(f"{name} is {value!r}, outside {_range(low, high)}")
-    return float(value)
+    return value
+
+
+def bounded(name: str, value: float) -> float:
+    """`value` as the limit of this name: finite, above zero, whole where it counts; `ValueError` otherwise."""
+    if name not in LIMITS:
+        raise ValueError(f"{name} is not a limit; the limits are {', '.join(sorted(LIMITS))}")
+    return whole(name, value, high=1e12) if name in COUNTS else positive(name, value)
+
+
+def positive(name: str, value: float) -> float:
+    """`value`, checked to be finite and above zero, and below what would overflow a date or a sum."""
+    if finite(name, value, high=MOST) <= 0:
+        raise ValueError(f"{name} is {value!r}, not above 0")
+    return value
+
+
+def whole(name: str, value: float, *, high: float, low: int = 1) -> int:
+    """`value` as an int, checked to be a whole number in `[low, high]`."""
+    if finite(name, value, low=low, high=high) != int(value):
+        raise ValueError(f"{name} is {value!r}, not a whole number")
+    return int(value)
 
 
 def _range(low: float | None, high: float | None) -> str:
@@ -114,6 +151,10 @@ class Failed:
     usage: Usage = UNKNOWN_USAGE
     session: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.retry_after_s is not None:
+            finite("retry_after_s", self.retry_after_s, low=0)
+
 
 @dataclass(frozen=True, slots=True)
 class Score:
@@ -141,6 +182,8 @@ class Score:
         finite("a score", self.value, low=0, high=1)
         if self.raw is not None:
             finite("a raw score", self.raw)
+        if self.status is not None and self.status not in STATUSES:
+            raise ValueError(f"a score's status is {self.status!r}, not one of {', '.join(sorted(STATUSES))}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +214,16 @@ class Verdict:
     broken: tuple[str, ...] = ()
     objective: float | None = None
     min_gain: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.score <= 1.0:  # the quick way round: made in every iteration
+            finite("score", self.score, low=0, high=1)
+        if self.required_score is not None and not 0.0 <= self.required_score <= 1.0:
+            finite("required_score", self.required_score, low=0, high=1)
+        if self.min_gain:
+            finite("min_gain", self.min_gain, low=0)
+        if self.objective is not None:
+            finite("objective", self.objective)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,7 @@ def only_value(data: bytes, name: str) -> tuple[Any, str]:
     return _among_chatter(decoder, text, name, first)
 
 
-class _NotHere(Exception):  # noqa: N818 - a private signal: no complete value begins at this place
+class _NotHere(Exception):
     """Why no JSON value was found at a place; `cut`: because the text ended."""
 
     def __init__(self, why: str, *, cut: bool) -> None:
@@ -93,7 +93,7 @@ def _scanned(
     return value, end
 
 
-class _Duplicate(ValueError):  # noqa: N818 - a private signal
+class _Duplicate(ValueError):
     """A key that stands twice."""
 
 

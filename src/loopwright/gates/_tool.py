@@ -182,7 +182,7 @@ def _score(
 ) -> Score:
     evidence = ran.evidence
     try:
-        _must_have_ended(ran)
+        _must_have_ended(ran, place)
         ran = replace(ran, reports=_reports(origin, seen, place, before))
         evidence = {**evidence, **_listed(ran, origin)}
         score = judge(ran)
@@ -205,16 +205,16 @@ def said(ran: Ran, reason: str) -> str:
     return f"{reason}\n{ran.said}" if ran.said else reason
 
 
-def _must_have_ended(ran: Ran) -> None:
+def _must_have_ended(ran: Ran, place: Place) -> None:
+    """BadEvidence when the tool did not end by itself: the limits are named, for they are the same every time."""
     end = ran.exit
     if end is None:
         return
     if end.ended == "timeout":
-        raise BadEvidence("timeout", said(ran, f"took too long and was ended after {end.seconds:.0f} s"))
+        raise BadEvidence("timeout", said(ran, f"ran longer than {place.timeout_s:g} s and was ended"))
     if end.ended != "exited":
-        raise BadEvidence(
-            end.ended, said(ran, f"showed no sign of life for {end.quiet_s:.0f} s and was ended")
-        )
+        quiet = f"showed no sign of life for {place.idle_s or 0:g} s and was ended"
+        raise BadEvidence(end.ended, said(ran, quiet))
     if end.code is None:
         raise BadEvidence("signal", said(ran, f"was killed by signal {end.signal}"))
 

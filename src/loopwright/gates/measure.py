@@ -53,7 +53,7 @@ def as_score(value: object) -> Score:
             kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
         )
         raise BadEvidence("no_score", f"returned {name}; a gate returns True or False, 0 to 1, or a Score")
-    if not isfinite(value):
+    if isinstance(value, float) and not isfinite(value):
         raise BadEvidence("not_finite", f"returned {value}, not a finite number")
     if not 0 <= value <= 1:
         raise BadEvidence(
@@ -68,14 +68,14 @@ def unproven(error: BadEvidence) -> Score:
 
 
 def told(error: BaseException, *, without: str = __file__) -> str:
-    """An exception with the end of its traceback, without our own frames (those of the file `without`)."""
+    """An exception and the end of its traceback, without our own frames (those of the file `without`)."""
     trace: TracebackType | None = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename in {__file__, without}:
         trace = trace.tb_next
     try:
-        lines = traceback.TracebackException(type(error), error, trace, limit=-FRAMES).format()
-        text = "".join(lines).strip()
-        last = text.rpartition("\n")[2]
+        found = traceback.TracebackException(type(error), error, trace, limit=-FRAMES)
+        said = clip("".join(found.format_exception_only()).strip(), TRACE // 2)
+        where = "".join(found.stack.format()).rstrip()
     except Exception:  # noqa: BLE001 - an exception whose own text raises
         return type(error).__name__
-    return clip(steady(plain(last if trace is None else f"{last}\n{text}")), TRACE)
+    return clip(steady(plain(f"{said}\n{where}" if where else said)), TRACE)

@@ -77,11 +77,8 @@ def pytest(
 def _python(python: str | None, place: Place) -> str:
     if python is not None:
         return resolve(python, place)
-    own = place.project.absolute() / ".venv" / "bin" / "python"
-    if own.is_file():
-        return resolve(str(own), place)
     try:
-        return resolve("python", place)
+        return resolve("python", place)  # the project's own, in its .venv, comes first
     except NotStartable:
         return resolve("python3", place)  # Debian has only this one
 

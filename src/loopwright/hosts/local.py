@@ -18,10 +18,11 @@ from typing import Final
 from loopwright.clock import Clock
 from loopwright.core import events as ev
 from loopwright.core.head import exit_code
+from loopwright.core.limits import in_force
 from loopwright.core.state import LoopState
 from loopwright.drive import Waiting, drive
 from loopwright.errors import ConfigError, Locked, NotStartable, UsageError
-from loopwright.hosts import take
+from loopwright.hosts import opening, take
 from loopwright.journal import Journal
 from loopwright.loop import Assembled, Loop, assemble
 from loopwright.perform import UNSEEN, Run, look
@@ -30,6 +31,7 @@ from loopwright.stores.opened import open_store, owner, store_path
 from loopwright.supervise import child_environment, sweep, tool_path
 from loopwright.workspace.lock import create_state, lock
 from loopwright.workspace.opened import open_workspace
+from loopwright.workspace.watch import roots
 
 LEASE_S: Final = 30.0
 STATE: Final = ".agent-state"
@@ -80,7 +82,7 @@ async def start(loop: Loop, run: str | None, ways: Ways) -> Held:
         journal = _journal(name, ways, stack) if _store_exists(ways) else None
         if journal is not None and journal.exists:
             return await _again(journal, assembled, ways, stack)
-        probe(assembled, ways)
+        programs = probe(assembled, ways)
         if assembled.mode != "none" or ways.store is None:
             create_state(ways.project / STATE)
         journal = journal or _journal(name, ways, stack)
@@ -92,7 +94,7 @@ async def start(loop: Loop, run: str | None, ways: Ways) -> Held:
             labels=assembled.loop.labels,
             origin=ways.origin,
         )
-        return await _hold(journal, assembled, ways, stack, begun)
+        return await _hold(journal, assembled, ways, stack, begun, programs=programs)
 
 
 async def resume(run: str, ways: Ways) -> Held:
@@ -117,9 +119,9 @@ async def resume(run: str, ways: Ways) -> Held:
         if state.finished is not None:
             wanted.append(ev.RunReopened(by=ways.by))
             take.check_reopen(state, assembled.policy.limits, wanted)
-        elif state.paused:
+        elif state.paused or state.pause:
             wanted.append(ev.Resumed(by=ways.by))
-        return await _hold(journal, assembled, ways, stack, *wanted)
+        return await _hold(journal, assembled, ways, stack, *wanted, programs=probe(assembled, ways))
 
 
 async def settle(run: str, ways: Ways) -> Held:
@@ -133,7 +135,13 @@ async def settle(run: str, ways: Ways) -> Held:
             return Held(state=journal.state)
         loop = Loop.from_spec(journal.state.spec)
         assembled = assemble(loop, project=ways.project, path=ways.environ.get("PATH", ""))
-        return await _hold(journal, assembled, ways, stack, effects=False)
+        held = await _hold(journal, assembled, ways, stack)
+        if journal.state.finished is None and journal.state.pause == "later" and not journal.state.paused:
+            # nobody works on the iteration it was to wait for
+            journal.record(Clock().now(), ev.PauseRequested(now=True, by=ways.by))
+            journal.flush()
+            held = Held(state=journal.state, waiting=held.waiting)
+        return held
 
 
 async def _again(journal: Journal, assembled: Assembled, ways: Ways, stack: ExitStack) -> Held:
@@ -146,9 +154,11 @@ async def _again(journal: Journal, assembled: Assembled, ways: Ways, stack: Exit
         raise UsageError(take.differences(journal.run, state.spec, loop.spec()))
     if loop.spec() != state.spec:
         wanted.append(ev.PolicyChanged(spec=loop.spec(), digest=loop.digest()))
-    if state.paused:
+        if anew := take.set_anew(state, loop.spec()):
+            wanted.append(ev.LimitsChanged(limits=anew, by=ways.by))
+    if state.paused or state.pause:
         wanted.append(ev.Resumed(by=ways.by))
-    return await _hold(journal, assembled, ways, stack, *wanted)
+    return await _hold(journal, assembled, ways, stack, *wanted, programs=probe(assembled, ways))
 
 
 async def _hold(
@@ -157,14 +167,16 @@ async def _hold(
     ways: Ways,
     stack: ExitStack,
     *wanted: ev.Event,
-    effects: bool = True,
+    programs: list[str] | None = None,
 ) -> Held:
-    """Takes the run, drives it, and gives it back."""
+    """Takes the run, drives it, and gives it back. Without `programs`, what runs as what, it starts none."""
     run = _taken(journal, assembled, ways, stack, wanted)
     ways.signals(run)
+    if programs is not None:
+        _tell_opening(run, assembled, ways, programs)
     await _mend(run, ways)
     try:
-        over = await drive(run, effects=effects)
+        over = await drive(run, effects=programs is not None)
     except asyncio.CancelledError:
         _handed_over(run)
         raise
@@ -176,11 +188,11 @@ def _taken(
 ) -> Run:
     """The run, ours: leased, its workspace locked, and claimed in its journal."""
     me, clock = owner(), Clock()
+    watched = _watched(assembled, ways)
     lease = journal.store.lease(journal.run, me, LEASE_S)
     if lease is None:
-        raise Locked(
-            f"run {journal.run} is driven by another process just now; loopwright watch {journal.run} shows it"
-        )
+        journal.catch_up()
+        raise Locked(take.in_use(journal.run, journal.state.claim))
     stack.callback(lease.release)
     state_dir = ways.project / STATE
     if assembled.mode != "none":
@@ -194,7 +206,10 @@ def _taken(
         protected=assembled.loop.protected,
         outputs=outputs,
     )
+    seen = journal.n
     journal.catch_up()
+    if wanted and journal.n != seen:  # what is wanted was made of what stood there before
+        raise Locked(f"run {journal.run} was driven by another process meanwhile: say it again")
     begun = [e for e in wanted if isinstance(e, ev.RunStarted)]
     journal.record(clock.now(), *begun)
     epoch = (journal.state.claim.epoch if journal.state.claim else 0) + 1
@@ -216,10 +231,29 @@ def _taken(
         clock=clock,
         lease=lease,
         lease_s=LEASE_S,
+        watched=watched,
         dice=random.random,
         hear=ways.hear,
         begin=ways.begin,
+        tell=ways.tell,
     )
+
+
+def _tell_opening(run: Run, assembled: Assembled, ways: Ways, programs: list[str]) -> None:
+    """Says what begins here, before anything runs."""
+    state = run.journal.state
+    if state.finished is not None:
+        return
+    told = opening.lines(
+        run.journal.run,
+        place=ways.project,
+        mode=assembled.mode,
+        programs=programs,
+        limits=in_force(assembled.policy.limits, state),
+        withheld=child_environment(ways.environ, allow=_allowed(assembled))[1],
+    )
+    for line in told:
+        ways.tell(line)
 
 
 async def _mend(run: Run, ways: Ways) -> None:
@@ -280,19 +314,33 @@ def probe(assembled: Assembled, ways: Ways) -> list[str]:
             problems.append(f"{who}: {error}")
         else:
             lines.append(f"{who}: {found}" if found else who)
+    try:
+        _watched(assembled, ways)
+    except ConfigError as error:
+        problems += error.problems
     if problems:
         raise ConfigError(*problems)
     return lines
 
 
+def _watched(assembled: Assembled, ways: Ways) -> tuple[Path, ...]:
+    """What no agent may change, by the loop's `workspace.watch`."""
+    return roots(ways.project, (assembled.loop.spec().get("workspace") or {}).get("watch", ()))
+
+
 def _environment(run: str, assembled: Assembled, ways: Ways) -> dict[str, str]:
-    keys = {k for a in (assembled.agent, assembled.improve) if a is not None for k in a.keys}
-    env, _ = child_environment(ways.environ, allow=(*assembled.loop.env, *keys))
+    env, _ = child_environment(ways.environ, allow=_allowed(assembled))
     return {
         **env,
         "PATH": tool_path(ways.project, ways.environ.get("PATH", "")),
         **_mark(run, ways),
     }
+
+
+def _allowed(assembled: Assembled) -> tuple[str, ...]:
+    """The secret-looking names that agents and gates may see: those the loop names, those an adapter needs."""
+    keys = {k for a in (assembled.agent, assembled.improve) if a is not None for k in a.keys}
+    return (*assembled.loop.env, *keys)
 
 
 def _mark(run: str, ways: Ways) -> dict[str, str]:

@@ -13,7 +13,7 @@ from loopwright.core import events as ev
 from loopwright.errors import UsageError
 from loopwright.hosts.local import STATE
 from loopwright.hosts.take import outputs_of
-from loopwright.journal import Journal
+from loopwright.journal import Journal, history
 from loopwright.loop import Loop
 from loopwright.ports import Store
 from loopwright.stores.opened import owner
@@ -40,7 +40,7 @@ def restore(project: Path, store: Store, run: str, tree: str | None, *, force: b
         now = workspace.look()
         if now.tree == tree:
             return ()
-        if now.tree != state.snapshot and not force:
+        if not force and now.tree not in _trees(store, run):
             raise UsageError(
                 f"{project} was edited since run {run} last looked: its present state is kept as snapshot {now.tree}; "
                 "use --force to replace it all the same"
@@ -49,6 +49,12 @@ def restore(project: Path, store: Store, run: str, tree: str | None, *, force: b
         if state.finished is None:
             _record(journal, me, workspace.look().tree)
         return changed
+
+
+def _trees(store: Store, run: str) -> set[str]:
+    """Every state of the workspace that is on record for the run, and so can be brought back."""
+    facts = (event for _, _, event, _ in history(store, run))
+    return {tree for fact in facts if (tree := getattr(fact, "snapshot", None)) is not None}
 
 
 def _record(journal: Journal, me: str, tree: str | None) -> None:

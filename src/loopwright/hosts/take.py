@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from loopwright.core.apply import apply
-from loopwright.core.events import Event
+from loopwright.core.events import Claimed, Event
 from loopwright.core.limits import Limits, exceeded, in_force
 from loopwright.core.state import LoopState
+from loopwright.core.values import bounded
 from loopwright.errors import UsageError
+from loopwright.stores.opened import owner_alive
 
 ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 LETTERS: Final = "abcdefghjkmnpqrstuvwxyz"
@@ -54,8 +56,27 @@ def raised(state: LoopState, limits: Limits, add: Mapping[str, float]) -> dict[s
         if standing is None:
             raise UsageError(f"the run has no {name} to add to")
         used = state.iteration if name == "max_iterations" else standing
-        new[name] = max(standing, used) + amount
+        try:
+            new[name] = bounded(name, max(standing, used) + amount)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
     return new
+
+
+def set_anew(state: LoopState, spec: Mapping[str, Any]) -> dict[str, float]:
+    """The limits that a person changed on the run and that its loop, as it is now written, says otherwise."""
+    old, new = state.spec.get("limits", {}), spec.get("limits", {})
+    return {
+        name: new[name] for name in state.limits if new.get(name) is not None and new[name] != old.get(name)
+    }
+
+
+def in_use(run: str, claim: Claimed | None) -> str:
+    """Who holds a run, and what to do about it."""
+    who = "another process"
+    if claim is not None and owner_alive(claim.owner) is not False:
+        who = f"process {claim.owner.partition(':')[0]} on {claim.host}"
+    return f"run {run} is driven by {who} just now: wait for it, or loopwright stop {run}"
 
 
 def check_reopen(state: LoopState, limits: Limits, wanted: Sequence[Event]) -> None:

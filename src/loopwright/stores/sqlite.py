@@ -68,8 +68,9 @@ class SqliteStore:
             raise Corrupt(
                 f"{path} is empty: it held runs and was damaged. Restore a copy, or move it aside to start anew"
             )
-        self._db = self._open(path)
-        self._check()
+        self._db = self._connect(path)
+        self._check()  # before anything is set: a file of somebody else's stays as it is
+        self._tune(self._db)
         self._quiet: tuple[int, set[str]] = (-1, set())  # data_version, runs known to have no signals
 
     def _create(self) -> None:
@@ -79,7 +80,8 @@ class SqliteStore:
         os.close(fd)
         made = Path(name)
         try:
-            db = self._open(made)
+            db = self._connect(made)
+            self._tune(db)
             db.pragma("application_id", APPLICATION)
             db.pragma("user_version", VERSION)
             db.execute(_SCHEMA)
@@ -97,10 +99,16 @@ class SqliteStore:
                 with suppress(FileNotFoundError):
                     Path(name + suffix).unlink()
 
-    def _open(self, path: Path) -> apsw.Connection:
+    def _connect(self, path: Path) -> apsw.Connection:
         try:
             db = apsw.Connection(str(path))
             db.set_busy_timeout(BUSY_MS)
+        except apsw.Error as error:
+            raise self._problem(error) from None
+        return db
+
+    def _tune(self, db: apsw.Connection) -> None:
+        try:
             # each pragma alone: a script stops at the first statement that returns a row
             for name, value in (
                 ("journal_mode", "wal"),
@@ -110,7 +118,6 @@ class SqliteStore:
                 db.pragma(name, value)
         except apsw.Error as error:
             raise self._problem(error) from None
-        return db
 
     def _check(self) -> None:
         try:
@@ -192,7 +199,10 @@ class SqliteStore:
         while rows := self._rows(
             "SELECT n, body FROM commits WHERE run=? AND n>? ORDER BY n LIMIT 256", run, after
         ):
-            yield from rows
+            for n, body in rows:
+                if not isinstance(body, bytes):  # SQLite keeps what it is given, whatever the column says
+                    raise Corrupt(f"{self.path} holds text where commit {n} of run {run} should be")
+                yield n, body
             after = rows[-1][0]
 
     def heads(self, *, active: bool | None = None, limit: int = 1000) -> Iterable[tuple[str, bytes]]:

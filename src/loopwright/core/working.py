@@ -1,0 +1,265 @@
+"""How the facts of the work are folded: attempts, waits, the workspace, scores, closing.
+
+Rule: as for `apply`. A fact that cannot follow raises `IllegalEvent`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, assert_never
+
+from loopwright.core import events as ev
+from loopwright.core.closing import better, closing
+from loopwright.core.replacing import replace
+from loopwright.core.state import RECENT, Iteration, LoopState, Totals
+from loopwright.core.values import Outcome, Scored, Usage
+from loopwright.errors import IllegalEvent
+
+REWRITES: Final = 3  # times the gates may void each other's scores in one iteration
+FATAL: Final = frozenset({"permanent", "policy_violation"})
+
+
+def attempt_started(state: LoopState, event: ev.AttemptStarted) -> LoopState:
+    """The intent to call the agent; never after a stop, a pause or while a person is asked."""
+    it = state.current
+    if it is None:
+        if event.iteration != state.iteration + 1:
+            raise IllegalEvent(f"AttemptStarted in iteration {event.iteration} after {state.iteration}")
+        it = Iteration(number=event.iteration)
+    if it.open is not None or it.done or it.number != event.iteration:
+        raise IllegalEvent(f"AttemptStarted in iteration {event.iteration} while {it.number} is under way")
+    if event.attempt != it.started + 1:
+        raise IllegalEvent(f"AttemptStarted with number {event.attempt} after {it.started}")
+    if state.stop or state.approval or state.paused:
+        raise IllegalEvent("AttemptStarted after a stop, a pause or an open request")
+    return replace(
+        state,
+        iteration=it.number,
+        current=replace(
+            it,
+            open=event,
+            started=event.attempt,
+            notes_shown=len(state.notes),
+            failed=None,
+            interrupted=False,
+        ),
+        answer=None,
+        wait_until=None,
+        wait_why="",
+        snapshot=event.snapshot or state.snapshot,
+        evidence=event.evidence or state.evidence,
+        totals=replace(state.totals, attempts=state.totals.attempts + 1),
+    )
+
+
+def attempt_ended(
+    state: LoopState, event: ev.AttemptSucceeded | ev.AttemptFailed | ev.AttemptInterrupted
+) -> LoopState:
+    """A result, a failure or a cut; what was used is booked, whatever came of it."""
+    it = state.current
+    if it is None or it.open is None:
+        raise IllegalEvent(f"{type(event).__name__} without an open attempt")
+    seconds = it.seconds + event.seconds
+    interruptions = 0
+    output, summary, notes = state.output, state.summary, state.notes
+    match event:
+        case ev.AttemptInterrupted(cause=cause):
+            usage = Usage(cost_usd=it.open.reserve_usd)
+            it = replace(it, open=None, seconds=seconds, interrupted=True)
+            interruptions = state.interruptions + (cause == "crash")
+        case ev.AttemptFailed(kind=kind, usage=usage):
+            used = it.used + (kind != "rate_limited")
+            kinds = (*it.kinds, kind)[-RECENT:]
+            it = replace(it, open=None, seconds=seconds, failed=event, used=used, kinds=kinds)
+        case ev.AttemptSucceeded(result=output, summary=summary, usage=usage):
+            notes = notes[it.notes_shown :]
+            it = replace(it, open=None, seconds=seconds, done=True, output=output, summary=summary)
+        case _:
+            assert_never(event)
+    total = _spend(state.totals, usage, event.seconds, cut=isinstance(event, ev.AttemptInterrupted))
+    cost = usage.cost_usd
+    return replace(
+        state,
+        current=replace(it, cost_usd=None if cost is None or it.cost_usd is None else it.cost_usd + cost),
+        totals=total,
+        interruptions=interruptions,
+        output=output,
+        summary=summary,
+        notes=notes,
+        snapshot=event.snapshot or state.snapshot,
+        evidence=event.evidence or state.evidence,
+    )
+
+
+def _spend(totals: Totals, usage: Usage, seconds: float, *, cut: bool) -> Totals:
+    """Books what an attempt used; an unknown amount is counted as unknown, never as zero.
+
+    What is booked for an attempt that was cut off is an estimate: no later one is measured by it.
+    """
+    cost, tokens = usage.cost_usd, usage.tokens
+    known = cost is not None and not cut
+    return replace(
+        totals,
+        seconds=totals.seconds + seconds,
+        cost_usd=totals.cost_usd + (cost or 0.0),
+        known_costs=totals.known_costs + known,
+        unknown_costs=totals.unknown_costs + (cost is None),
+        dearest_usd=max(cost, totals.dearest_usd or 0.0)
+        if cost is not None and known
+        else totals.dearest_usd,
+        tokens=totals.tokens + (tokens or 0),
+        unknown_tokens=totals.unknown_tokens + (tokens is None and not cut),
+        most_tokens=max(totals.most_tokens, tokens or 0),
+        cut=totals.cut + cut,
+    )
+
+
+def wait_started(state: LoopState, event: ev.WaitStarted) -> LoopState:
+    """Nothing before `until`; the whole wait is booked when it begins."""
+    it = state.current
+    if (it is not None and (it.open is not None or it.done)) or state.approval is not None:
+        raise IllegalEvent("WaitStarted while something is under way")
+    totals = replace(state.totals, waited_s=state.totals.waited_s + event.seconds)
+    return replace(state, wait_until=event.until, wait_why=event.why, totals=totals)
+
+
+def gate_scored(state: LoopState, event: ev.GateScored) -> LoopState:
+    """One score of the present workspace; the first one of all opens iteration 0."""
+    it = state.current
+    if it is None:
+        if state.iteration or state.zero is not None:
+            raise IllegalEvent(f"GateScored({event.gate}) outside an iteration")
+        it = Iteration(number=0, done=True)
+    if not it.done:
+        raise IllegalEvent(f"GateScored({event.gate}) before the agent's work was done")
+    if event.snapshot != state.snapshot:
+        raise IllegalEvent(f"GateScored({event.gate}) of a snapshot that is not the present one")
+    if state.approval is not None:
+        raise IllegalEvent(f"GateScored({event.gate}) while a person is asked about the scores")
+    scores = tuple(s for s in it.scores if s.gate != event.gate)
+    scored = Scored(gate=event.gate, score=event.score, seconds=event.seconds)
+    return replace(
+        state,
+        current=replace(it, scores=(*scores, scored), seconds=it.seconds + event.seconds, verdict=None),
+        totals=replace(state.totals, seconds=state.totals.seconds + event.seconds),
+    )
+
+
+def judged(state: LoopState, event: ev.Judged) -> LoopState:
+    """The verdict on the open iteration; one, unless its scores become void."""
+    it = state.current
+    if it is None or not it.done:
+        raise IllegalEvent("Judged before the agent's work was done")
+    if it.verdict is not None:
+        raise IllegalEvent(f"Judged twice in iteration {it.number}")
+    return replace(state, current=replace(it, verdict=event.verdict))
+
+
+def voided(state: LoopState) -> LoopState:
+    """The open iteration judged anew: its scores, verdict, and what a person is or was asked about them."""
+    it = state.current
+    if it is None:
+        return state
+    about_work = state.approval is not None and state.approval.about == "accept"
+    return replace(
+        state,
+        current=replace(it, scores=(), verdict=None),
+        approval=None if about_work else state.approval,
+        answer=None if it.done else state.answer,
+    )
+
+
+def workspace_changed(state: LoopState, event: ev.WorkspaceChanged) -> LoopState:
+    """Another tree or other evidence than was judged: scores are void, and so is a request to accept them."""
+    it = state.current
+    if it is not None and it.open is not None:
+        raise IllegalEvent("WorkspaceChanged during an attempt")
+    evidence = event.evidence or state.evidence
+    same = event.snapshot is not None and (event.snapshot, evidence) == (state.snapshot, state.evidence)
+    if it is not None and not same:
+        by_gate = event.cause == "gate" and it.done
+        kept = it.scores if by_gate and it.rewrites >= REWRITES else ()
+        it = replace(it, scores=kept, verdict=None, rewrites=it.rewrites + by_gate)
+        state = replace(voided(state), current=it)
+    return replace(
+        state,
+        snapshot=event.snapshot,
+        evidence=evidence,
+        base=event.snapshot if event.cause == "baseline" else state.base,
+    )
+
+
+def evidence_changed(state: LoopState, event: ev.EvidenceChanged) -> LoopState:
+    """What gates judge by was touched: undone and accepted changes are judged again, others never pass."""
+    state = voided(state)
+    if event.action in {"restored", "accepted"}:
+        asked = state.approval is not None and state.approval.about == "evidence"
+        approval = None if asked else state.approval
+        return replace(state, tampered=None, evidence=event.digest or state.evidence, approval=approval)
+    return replace(state, tampered=event)
+
+
+def closed(state: LoopState, event: ev.IterationClosed) -> LoopState:
+    """The open iteration becomes a remembered one; the next may begin."""
+    it = state.current
+    if it is None:
+        raise IllegalEvent(f"IterationClosed({event.outcome}) outside an iteration")
+    if problem := _unclosable(state, it, event.outcome):
+        raise IllegalEvent(f"IterationClosed({event.outcome}) {problem}")
+    verdict = it.verdict
+    now = closing(state, it, event.outcome, verdict)
+    answer = state.answer
+    state = replace(
+        state,
+        current=None,
+        approval=None,
+        answer=None,
+        refused=answer if answer is not None and answer.answer in {"reject", "expired"} else None,
+        paused=state.paused or state.pause is not None,
+        peak=now.peak,
+        wait_until=None,
+        wait_why="",
+    )
+    if verdict is not None:
+        scored = {s.gate for s in it.scores if s.score.status != "skipped"}
+        state = replace(
+            state,
+            ran=state.ran if scored <= state.ran else state.ran | scored,
+            last=verdict,
+            best=better(state, it, verdict),
+            broken=verdict.broken,
+            broke_twice=tuple(g for g in verdict.broken if g in state.broken),
+        )
+    if it.number == 0:
+        return replace(state, baseline=verdict, zero=now) if verdict is not None else state
+    unfinished = event.outcome in {"errored", "cut"}
+    kind = it.failed.kind if it.failed and unfinished else None
+    return replace(
+        state,
+        recent=(*state.recent, now)[-RECENT:],
+        closed=state.closed + 1,
+        errors=state.errors + 1 if event.outcome == "errored" else state.errors if unfinished else 0,
+        failure=it.failed if unfinished else None,
+        fatal=kind if kind == "permanent" or kind == "policy_violation" else None,  # noqa: PLR1714 - narrows
+        fresh_from=it.number if event.outcome == "revised" else state.fresh_from,
+    )
+
+
+def _unclosable(state: LoopState, it: Iteration, outcome: Outcome) -> str:
+    """Why an iteration cannot be closed so; empty when it can."""
+    if it.open is not None:
+        return "during an attempt"
+    if outcome == "errored":
+        return "" if it.failed is not None else "without a failed attempt"
+    if outcome == "cut":
+        return ""
+    if it.verdict is None:
+        return "without a verdict"
+    answer = state.answer
+    approved = answer is not None and answer.answer == "approve" and answer.override
+    if outcome == "accepted" and not it.verdict.passed and not approved:
+        return "although it has not passed and nobody overrode that"
+    if outcome == "accepted" and state.approval is not None:
+        return "while a person is still asked"
+    if outcome == "revised" and (answer is None or answer.answer != "revise"):
+        return "although nobody asked for that"
+    return ""
