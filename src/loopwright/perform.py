@@ -277,6 +277,7 @@ async def _scored(run: Run, gate: Gate, iteration: int) -> tuple[Score, float]:
         diff=lambda: run.workspace.diff(state.base),
         previous=state.output,
         scores=it.scores if it else (),
+        mark=state.measured.get(gate.name),
     )
     folder = _folder(run, iteration, f"gate-{gate.name}", made=run.workspace.mode != "none")
     env = {**run.env, "CI": "1", "LOOPWRIGHT_ITERATION": str(iteration), "LOOPWRIGHT_ARTIFACTS": str(folder)}

@@ -79,7 +79,10 @@ class Diff(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """What a gate may look at beside the workspace. `diff` is computed when asked for."""
+    """What a gate may look at beside the workspace. `diff` is computed when asked for.
+
+    `mark` is the best raw measure this gate took in earlier iterations, in its own direction.
+    """
 
     iteration: int
     output: Any = None
@@ -88,6 +91,7 @@ class Seen:
     diff: Callable[[], Diff | None] = lambda: None
     previous: Any = None
     scores: tuple[Scored, ...] = ()
+    mark: float | None = None
 
 
 Measure: TypeAlias = Score | float | bool

@@ -60,7 +60,7 @@ class Process:
     linger_s: float | None = None
     finished: Callable[[bytes], bool] | None = None
     active: Callable[[], object] | None = None
-    drain_s: float = 2.0
+    drain_s: float = 0.5
     log_bytes: int = 64 << 20
     head_bytes: int = 64 << 10
     tail_bytes: int = 256 << 10

@@ -39,6 +39,12 @@ def until(holds: Callable[[], T], seconds: float = 30.0) -> T:
     return value
 
 
+def environment() -> dict[str, str]:
+    """All that the program gets: where tools are, and which loopwright is tested."""
+    names = ("PATH", "PYTHONPATH")
+    return {"LANG": "C.UTF-8", **{name: os.environ[name] for name in names if name in os.environ}}
+
+
 @dataclass
 class Ran:
     """How a call of the program went."""
@@ -64,17 +70,13 @@ class Stage:
 
     folder: Path
     plan: Path
-    env: dict[str, str] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=environment)
 
     @classmethod
     def made(cls, tmp_path: Path, *calls: dict[str, Any]) -> Stage:
         """A stage below `tmp_path`; the agent makes these calls, by default each adds a line to work.txt."""
         stage = cls(tmp_path / "work", tmp_path / "plan.json")
         stage.folder.mkdir()
-        stage.env = {
-            "PATH": os.environ["PATH"],
-            "LANG": "C.UTF-8",
-        }
         stage.script(*calls or (WORK,))
         return stage
 

@@ -6,7 +6,6 @@ traceback.
 
 from __future__ import annotations
 
-import os
 import shutil
 import sqlite3
 from pathlib import Path
@@ -57,11 +56,11 @@ ROWS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "limits without end": (
         limits("inf", "inf", "inf", "inf"),
-        tuple(f"{flag}: " for flag in BOUNDS) + ("expected a whole number, got inf", "not a finite number"),
+        (*(f"{flag}: " for flag in BOUNDS), "expected a whole number, got inf", "not a finite number"),
     ),
     "limits that are no number": (
         limits("nan", "nan", "nan", "nan"),
-        tuple(f"{flag}: " for flag in BOUNDS) + ("expected a whole number, got nan", "not a finite number"),
+        (*(f"{flag}: " for flag in BOUNDS), "expected a whole number, got nan", "not a finite number"),
     ),
     "limits in words": (
         limits("many", "5parsecs", "much", "high"),
@@ -191,7 +190,7 @@ def ended(made: Path, tmp_path: Path) -> Path:
 
 
 def at(folder: Path) -> Stage:
-    return Stage(folder, folder.parent / "plan.json", {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"})
+    return Stage(folder, folder.parent / "plan.json")
 
 
 def sql(path: Path, *statements: str) -> None:

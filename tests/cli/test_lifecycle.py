@@ -13,6 +13,11 @@ import pytest
 from stage import WORK, Ran, Stage, until
 
 from loopwright.core import events as ev
+from loopwright.errors import Locked
+from loopwright.hosts.door import run as start
+from loopwright.journal import history
+from loopwright.loop import Loop
+from loopwright.stores.memory import MemoryStore
 
 HELD = {**WORK, "hold": True}
 DONE = {**WORK, "write": {"done": "yes"}}
@@ -148,22 +153,28 @@ def test_two_runners_on_one_run_or_one_workspace(stage):
         assert ended(process).code == 0
 
 
-def test_who_comes_second_to_a_new_id_starts_nothing(stage):
-    """Both saw no run of that name; the journal decides."""
-    for first in ("held", "over"):
-        stage.script(HELD)
-        line = stage.command(*stage.loop("--as", first, gate="test -e work.txt"))
-        both = [
-            subprocess.Popen(line, cwd=stage.folder, env=stage.env, stderr=subprocess.PIPE, text=True)
-            for _ in range(2)
-        ]
-        stage.held()
-        if first == "held":
-            until(lambda both=both: any(p.poll() is not None for p in both))
-        stage.go()
-        codes = sorted(ended(p).code for p in both)
-        assert codes in ([0, 8], [0, 0])  # too late to meet the other, it prints that one's result
-        assert len(stage.calls) == 1
+class Overtaken(MemoryStore):
+    """A store in which another process runs the same loop to its end between our look and our lease."""
+
+    def lease(self, run: str, owner: str, ttl: float):
+        if not self.heads():
+            another = MemoryStore()
+            assert start(LOOP, run, folder=self.folder, store=another).passed
+            for n, body in another.read(run):
+                self.append_with(run, n, body, b"{}", None, active=False)
+        return super().lease(run, owner, ttl)
+
+
+LOOP = Loop("g", agent="sh -c 'echo worked'", gates=["true"], workspace="none")
+
+
+def test_who_comes_second_to_a_new_id_says_so_and_starts_nothing(tmp_path):
+    store = Overtaken()
+    store.folder = tmp_path
+    with pytest.raises(Locked, match="run r was driven by another process meanwhile"):
+        start(LOOP, "r", folder=tmp_path, store=store)
+    assert start(LOOP, "r", folder=tmp_path, store=store).passed
+    assert sum(isinstance(event, ev.AttemptStarted) for _, _, event, _ in history(store, "r")) == 1
 
 
 # Keys and signals

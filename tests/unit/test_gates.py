@@ -382,12 +382,13 @@ class TestCoverage:
         gate = coverage(run=["cat", str(tmp_path / "now")], no_drop=True)
         first = score(gate, where, iteration=0)
         assert first.status == "pass"
-        earlier = (Scored(gate="coverage", score=first),)
-        assert score(gate, where, scores=earlier).status == "pass"
+        assert score(gate, where, mark=first.raw).status == "pass"
         (tmp_path / "now").write_text(self.text(79))
-        found = score(gate, where, scores=earlier)
+        found = score(gate, where, mark=first.raw)
         assert (found.status, found.reason) == ("fail", "79.00 % (79 of 100 lines); it was 80.0000 %")
-        assert code(score(gate, where)) == "no_baseline"
+        found = score(gate, where)
+        assert (found.status, found.raw) == ("fail", 79.0)
+        assert "nothing to compare with yet" in found.reason
 
     def test_options_that_judge_nothing_are_refused(self):
         for options in ({}, {"min": 0}, {"min": 101}):
@@ -414,9 +415,10 @@ class TestScore:
             assert (found.status, found.value, found.raw, found.graded) == (status, value, float(raw), True)
 
     def test_just_below_is_not_there(self, tmp_path):
-        found = score(score_gate(run=["echo", '{"score": 0.8999999999999999}'], mark=0.9), place(tmp_path))
-        assert found.status == "fail"
-        assert found.value < 1
+        for raw, options in ((0.8999999999999999, {"mark": 0.9}), (0, {"mark": 1e-20, "range": (-1, 1)})):
+            found = score(score_gate(run=["echo", json.dumps({"score": raw})], **options), place(tmp_path))
+            assert found.status == "fail"
+            assert found.value < 1
 
     def test_a_pattern_reads_text_and_a_report_a_file(self, tmp_path):
         where = place(tmp_path)

@@ -12,6 +12,8 @@ from a_place import place, score
 from loopwright.core.values import Score
 from loopwright.errors import BadEvidence, ConfigError, NotStartable
 from loopwright.gates.function import Work, as_gate, gate
+from loopwright.gates.measure import measure
+from loopwright.ports import Seen
 
 
 class Changed:
@@ -236,7 +238,12 @@ def test_one_that_takes_too_long_is_an_error_and_holds_nothing_up(tmp_path):
     began = time.monotonic()
     found = judged(lambda result: release.wait(60), where)
     assert (found.status, found.evidence["code"]) == ("error", "timeout")
-    assert "may still be running" in found.reason
+    assert found.reason == "took longer than 0.2 s; a thread cannot be ended, so it may still be running"
+    assert time.monotonic() - began < 30
+    release.set()
+
+
+def test_an_async_function_that_is_too_late_or_not_wanted_any_more_is_cancelled(tmp_path):
     ended = []
 
     async def slow(result):
@@ -245,7 +252,15 @@ def test_one_that_takes_too_long_is_an_error_and_holds_nothing_up(tmp_path):
         finally:
             ended.append(True)
 
-    assert judged(slow, where).evidence["code"] == "timeout"
-    assert ended == [True]
-    assert time.monotonic() - began < 30
-    release.set()
+    async def main():
+        seen = Seen(iteration=1)
+        late = await measure(as_gate(slow), seen, replace(place(tmp_path), timeout_s=0.2))
+        assert (late.evidence["code"], ended) == ("timeout", [True])
+        task = asyncio.create_task(measure(as_gate(slow), seen, place(tmp_path)))
+        await asyncio.sleep(0.1)
+        task.cancel()
+        await asyncio.wait({task})
+        await asyncio.sleep(0)
+        assert (task.cancelled(), ended) == (True, [True, True])
+
+    asyncio.run(main())

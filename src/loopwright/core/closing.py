@@ -6,11 +6,12 @@ Rule: the same function tells `apply` what is, and the monitors what would be.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Final
 
 from loopwright.core.judge import ROUNDING
 from loopwright.core.state import Iteration, LoopState
-from loopwright.core.values import Best, Closed, Outcome, Verdict
+from loopwright.core.values import Best, Closed, Outcome, Scored, Verdict
 
 BRIEF: Final = 200  # characters of an agent's summary kept
 ITEMS: Final = 500  # failing items kept of an iteration, the same choice each time; enough to see progress
@@ -60,6 +61,19 @@ def better(state: LoopState, it: Iteration, verdict: Verdict) -> Best | None:
         output=it.output,
         objective=verdict.objective,
     )
+
+
+def best_measures(before: Mapping[str, float], scores: tuple[Scored, ...]) -> Mapping[str, float]:
+    """The best raw measure of each gate, in its own direction, with these scores taken in."""
+    new: dict[str, float] = {}
+    for scored in scores:
+        raw, direction = scored.score.raw, scored.score.direction
+        if raw is None or direction is None:
+            continue
+        best = before.get(scored.gate)
+        if best is None or (raw > best if direction == "max" else raw < best):
+            new[scored.gate] = raw
+    return {**before, **new} if new else before
 
 
 def _beats(verdict: Verdict, best: Best) -> bool:

@@ -137,10 +137,11 @@ def feedback(state: LoopState) -> Feedback:
     reasons = (f"the last attempt failed ({failed.kind}): {failed.message}",) if failed else ()
     judged = next((c.number for c in reversed(state.recent) if c.score is not None), 0)
     nudges = tuple(a.message for a in state.alerts if a.action == "nudge" and a.iteration >= judged)
+    undone = (f"protected files were changed and put back, leave them: {', '.join(state.restored[:20])}",)
     return Feedback(
         reasons=(*reasons, *(state.last.reasons if state.last else ())),
         notes=state.notes,
-        nudges=nudges,
+        nudges=(*(undone if state.restored else ()), *nudges),
         history=state.recent[-10:],
         interrupted=it.interrupted if it else False,
     )

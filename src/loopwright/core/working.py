@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final, assert_never
 
 from loopwright.core import events as ev
-from loopwright.core.closing import better, closing
+from loopwright.core.closing import best_measures, better, closing
 from loopwright.core.replacing import replace
 from loopwright.core.state import RECENT, Iteration, LoopState, Totals
 from loopwright.core.values import Outcome, Scored, Usage
@@ -43,6 +43,7 @@ def attempt_started(state: LoopState, event: ev.AttemptStarted) -> LoopState:
             interrupted=False,
         ),
         answer=None,
+        restored=(),
         wait_until=None,
         wait_why="",
         snapshot=event.snapshot or state.snapshot,
@@ -194,7 +195,13 @@ def evidence_changed(state: LoopState, event: ev.EvidenceChanged) -> LoopState:
     if event.action in {"restored", "accepted"}:
         asked = state.approval is not None and state.approval.about == "evidence"
         approval = None if asked else state.approval
-        return replace(state, tampered=None, evidence=event.digest or state.evidence, approval=approval)
+        return replace(
+            state,
+            tampered=None,
+            restored=event.paths if event.action == "restored" else state.restored,
+            evidence=event.digest or state.evidence,
+            approval=approval,
+        )
     return replace(state, tampered=event)
 
 
@@ -226,6 +233,7 @@ def closed(state: LoopState, event: ev.IterationClosed) -> LoopState:
             ran=state.ran if scored <= state.ran else state.ran | scored,
             last=verdict,
             best=better(state, it, verdict),
+            measured=best_measures(state.measured, it.scores),
             broken=verdict.broken,
             broke_twice=tuple(g for g in verdict.broken if g in state.broken),
         )

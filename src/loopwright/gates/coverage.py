@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from loopwright.core.judge import Rule
 from loopwright.core.values import Score
-from loopwright.errors import BadEvidence, ConfigError
+from loopwright.errors import ConfigError
 from loopwright.evidence import coverage as reader
 from loopwright.evidence.files import whole
 from loopwright.gates._tool import MAX_BYTES, Ran, judged, probe, said, source
@@ -30,45 +30,33 @@ def coverage(
 
     Read is `report`, as the command `run` (or a gate named in `after`) wrote it, else the stdout of `run`: coverage.py's
     JSON, Cobertura XML or LCOV. Value: percent ÷ mark; raw: percent of lines and measured branches together.
-    `no_drop` compares with the best earlier score of the same coverage in `seen.scores`; from iteration 1 on there must
-    be one. ConfigError without `min` and `no_drop`.
+    `no_drop` compares with the best that earlier iterations measured; iteration 0 measures first. Where there is none,
+    the first measure after work began does not pass. ConfigError without `min` and `no_drop`.
     """
     if min is None and not no_drop:
         raise ConfigError("coverage: min (percent) or no_drop = true is missing")
     if min is not None and not 0 < min <= 100:
         raise ConfigError(f"coverage: min is {min} percent; it is above 0 and at most 100")
     origin = source("coverage", run=run, report=report, after=after)
-    about = f"coverage of {report or run}"
     mark = None if min is None else Fraction(str(min))  # 66.67 as it was written, not as the nearest float
 
     async def check(seen: Seen, place: Place) -> Measure:
         def judge(ran: Ran) -> Score:
             name, path = ran.report
             found = reader.read(whole(path, name, MAX_BYTES), name, format)
-            return _score(ran, found, mark, _before(seen, about) if no_drop else None, about)
+            if not no_drop:
+                return _score(ran, found, mark, None)
+            return _score(ran, found, mark, seen.mark, first=seen.mark is None and seen.iteration > 0)
 
         return await judged(origin, seen, place, judge)
 
     return Gate(rule=Rule(name="coverage"), check=check, probe=probe(origin), python=run is not None)
 
 
-def _before(seen: Seen, about: str) -> float | None:
-    """The best percentage measured before; `None` in iteration 0, which is where it is measured first."""
-    known = [
-        s.score.raw
-        for s in seen.scores
-        if s.score.evidence.get("about") == about
-        and s.score.raw is not None
-        and s.score.status in {"pass", "fail"}
-    ]
-    if not known and seen.iteration > 0:
-        raise BadEvidence("no_baseline", "no_drop has no earlier coverage to compare with")
-    return max(known, default=None)
-
-
 def _score(
-    ran: Ran, found: reader.Coverage, mark: Fraction | None, before: float | None, about: str
+    ran: Ran, found: reader.Coverage, mark: Fraction | None, before: float | None, *, first: bool = False
 ) -> Score:
+    """`before` must not be dropped below; measured for the `first` time after work began, nothing is proved yet."""
     low = mark is not None and found.exact < mark
     # As floats: the earlier one was rounded once, and the same coverage must not count as a drop.
     dropped = before is not None and found.percent < before
@@ -79,9 +67,11 @@ def _score(
         reason += f" < {float(mark):g} %"
     if dropped and before is not None:
         reason += f"; it was {before:.4f} %"
+    if first:
+        reason += "; measured for the first time, so there is nothing to compare with yet"
     if ran.code:
         reason = said(ran, f"exit {ran.code}; {reason}")
-    failed = low or dropped or ran.code != 0
+    failed = low or dropped or first or ran.code != 0
     return Score(
         min(value, 0.9999) if failed else value,
         reason,
@@ -91,7 +81,6 @@ def _score(
         direction="max",
         graded=True,
         evidence={
-            "about": about,
             "counts": {
                 "lines": found.lines,
                 "covered_lines": found.covered_lines,

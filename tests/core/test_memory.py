@@ -1,0 +1,45 @@
+"""What the fold remembers for gates and for the next attempt."""
+
+from datetime import UTC, datetime
+
+from loopwright.core import events as ev
+from loopwright.core.apply import fold
+from loopwright.core.decide import feedback
+from loopwright.core.state import LoopState
+from loopwright.core.values import Score, Verdict
+
+AT = datetime(2026, 11, 29, tzinfo=UTC)
+
+
+def play(*events):
+    started = ev.RunStarted(run="r", spec={}, digest="d")
+    return fold(LoopState(), tuple((AT, e) for e in (started, *events)))
+
+
+def iteration(number, raw, direction="max", *between):
+    score = Score(0.5, status="fail", raw=raw, direction=direction)
+    return (
+        ev.AttemptStarted(iteration=number, attempt=1, key=f"r/{number}", allowance_s=1),
+        *between,
+        ev.AttemptSucceeded(result=None, seconds=0),
+        ev.GateScored(gate="cov", score=score, seconds=0),
+        ev.Judged(verdict=Verdict(score=0.5, passed=False, blockers=("cov",))),
+        ev.IterationClosed(outcome="not_accepted"),
+    )
+
+
+def test_the_best_measure_of_a_gate_is_remembered_in_its_own_direction():
+    assert play(*iteration(1, 80.0), *iteration(2, 70.0)).measured == {"cov": 80.0}
+    assert play(*iteration(1, 80.0), *iteration(2, 90.0)).measured == {"cov": 90.0}
+    assert play(*iteration(1, 80.0, "min"), *iteration(2, 70.0, "min")).measured == {"cov": 70.0}
+
+
+def test_a_measure_without_a_direction_is_not_compared():
+    assert play(*iteration(1, 80.0, None)).measured == {}
+
+
+def test_the_next_attempt_is_told_once_what_was_put_back():
+    undone = ev.EvidenceChanged(paths=("tests/t.py",), action="restored")
+    state = play(*iteration(1, 1.0, "max", undone))
+    assert feedback(state).nudges == ("protected files were changed and put back, leave them: tests/t.py",)
+    assert feedback(play(*iteration(1, 1.0, "max", undone), *iteration(2, 1.0))).nudges == ()
