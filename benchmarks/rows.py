@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import statistics
 import subprocess
@@ -163,7 +162,14 @@ def output() -> tuple[str, str, str]:
             with subprocess.Popen(["cat", str(source)], stdout=subprocess.PIPE) as cat:
                 subprocess.run(["cat"], stdin=cat.stdout, stdout=subprocess.DEVNULL, check=True)
             floor.append(time.perf_counter() - began)
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        memory = (
+            int(
+                next(
+                    s for s in Path("/proc/self/status").read_text().splitlines() if s.startswith("VmHWM:")
+                ).split()[1]
+            )
+            / 1024
+        )
     finally:
         shutil.rmtree(folder)
     a, b = statistics.median(mine), statistics.median(floor)

@@ -1,7 +1,5 @@
 """Print as JSON what a program finds around it: descriptors, session, terminal, signals, environment."""
 
-
-
 import json
 import os
 import signal

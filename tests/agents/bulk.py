@@ -1,7 +1,5 @@
 """bulk.py MEGABYTES: that much text on stdout, a fiftieth of it on stderr, DONE in the end."""
 
-
-
 import sys
 
 block = (b"y" * 127 + b"\n") * 8192

@@ -1,7 +1,5 @@
 """Say "working", then live on whatever TERM and INT say."""
 
-
-
 import signal
 
 signal.signal(signal.SIGTERM, signal.SIG_IGN)

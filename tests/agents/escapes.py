@@ -1,7 +1,5 @@
 """Print the pids of the shim and of a child without environment in a session of its own that holds the output."""
 
-
-
 import os
 import signal
 

@@ -3,8 +3,6 @@
 FILE gets a line `NAME PID` from each. With `leave` this process exits once they are all there.
 """
 
-
-
 import os
 import signal
 import sys

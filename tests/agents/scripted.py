@@ -7,8 +7,6 @@ Each call appends its key and attempt to PLAN.calls before it does anything; a h
 once PLAN.go exists.
 """
 
-
-
 import json
 import os
 import sys

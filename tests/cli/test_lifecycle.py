@@ -105,6 +105,13 @@ def test_at_a_limit_names_the_flag_and_with_it_goes_exactly_so_far(stage):
         assert "mind the gap" not in stage("show", "r", "--prompt", "--iteration", iteration, expect=0).out
 
 
+def test_at_a_limit_no_flag_adds_to_says_which_setting(stage):
+    stage.run("--budget", "1", expect=3)
+    refused = stage("resume", "r", expect=2).err
+    assert "cost_unknown" in refused
+    assert "start a new run with --set limits.reserve=" in refused
+
+
 @pytest.mark.parametrize(
     ("flag", "bad"), [("iterations", "0"), ("budget", "nan"), ("budget", "inf"), ("duration", "-1s")]
 )

@@ -155,7 +155,7 @@ def test_opening_lines_say_what_runs_and_what_binds(stage):
     (limits,) = [line for line in err.splitlines() if line.startswith("  limits: ")]
     for bound in (
         "$3.00",
-        "1 iterations",
+        "1 iteration,",
         "1m30s of work",
         "8h of waiting",
         "3 attempts of 15m",

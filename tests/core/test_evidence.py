@@ -10,6 +10,7 @@ from loopwright.core.decide import decide
 from loopwright.core.judge import Rule
 from loopwright.core.limits import Limits
 from loopwright.core.policy import Asking, Policy, RunGates
+from loopwright.core.values import Score
 
 STOP = ev.StopRequested()
 
@@ -31,8 +32,9 @@ def test_a_blocked_change_never_passes_and_what_to_undo_is_the_feedback():
 
 
 def test_tampered_work_is_never_the_best_nor_a_mark_for_later_work():
-    run = sim([touched("blocked")], gates=script(graded(0.9)))
-    assert (run.state.best, run.state.peak) == (None, None)
+    measured = Score(0.9, status="fail", raw=90.0, direction="max", graded=True)
+    run = sim([touched("blocked")], gates=script(measured))
+    assert (run.state.best, run.state.peak, run.state.measured) == (None, None, {})
 
 
 def test_an_undone_change_passes_again():

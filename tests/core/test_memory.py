@@ -43,3 +43,10 @@ def test_the_next_attempt_is_told_once_what_was_put_back():
     state = play(*iteration(1, 1.0, "max", undone))
     assert feedback(state).nudges == ("protected files were changed and put back, leave them: tests/t.py",)
     assert feedback(play(*iteration(1, 1.0, "max", undone), *iteration(2, 1.0))).nudges == ()
+
+
+def test_other_limits_under_the_same_definition_void_nothing():
+    state = play(*iteration(1, 80.0), ev.PolicyChanged(spec={"max_iterations": 9}, digest="d"))
+    assert state.best is not None
+    assert state.spec == {"max_iterations": 9}
+    assert play(*iteration(1, 80.0), ev.PolicyChanged(spec={}, digest="other")).best is None

@@ -29,7 +29,7 @@ VALUES = {  # what is built: the numbers it takes
     lambda **k: Rule(name="g", **k): ("weight", "min", "min_gain"),
     Policy: ("threshold",),
     Asking: ("timeout",),
-    Limits: tuple(LIMITS),
+    Limits: tuple(sorted(LIMITS)),
     Backoff: ("first", "factor", "max"),
     Convergence: ("window", "within", "patience"),
     monitors.Oscillation: ("window", "changes", "above"),
@@ -51,8 +51,8 @@ VALUES = {  # what is built: the numbers it takes
     lambda **k: ev.AttemptInterrupted(cause="crash", **k): ("seconds",),
     lambda **k: ev.WaitStarted(until=NOW, why="w", **k): ("seconds",),
     lambda **k: ev.GateScored(gate="g", score=OK, **k): ("seconds",),
-    lambda **k: ev.LimitsChanged(limits={**k}): tuple(LIMITS),
-    lambda **k: ev.ApprovalDecided(id="q", answer="approve", edits=k): tuple(LIMITS),
+    lambda **k: ev.LimitsChanged(limits={**k}): tuple(sorted(LIMITS)),
+    lambda **k: ev.ApprovalDecided(id="q", answer="approve", edits=k): tuple(sorted(LIMITS)),
 }
 ROWS = [(build, name) for build, names in VALUES.items() for name in names]
 MAY_BE_NEGATIVE = {"raw", "objective", "min"}

@@ -65,8 +65,12 @@ def apply(state: LoopState, event: ev.Event, at: datetime) -> LoopState:
         raise IllegalEvent(f"{_name(event)} before RunStarted")
     if state.finished is not None and not isinstance(event, AFTER_THE_END):
         raise IllegalEvent(f"{_name(event)} after the run finished ({state.finished.reason})")
-    # a clock set back never moves a run backwards
-    return replace(_follow(state, event), updated_at=max(at, state.updated_at))
+    after = _follow(state, event)
+    if after is state:
+        after = replace(state)
+    # The copy is ours alone until it is returned, so this one field is set in place, not by another copy.
+    after.__dict__["updated_at"] = max(at, state.updated_at)  # a clock set back never moves a run backwards
+    return after
 
 
 def _follow(state: LoopState, event: ev.Event) -> LoopState:
@@ -143,7 +147,12 @@ def _alert_raised(state: LoopState, event: ev.AlertRaised) -> LoopState:
 
 
 def _policy_changed(state: LoopState, event: ev.PolicyChanged) -> LoopState:
-    """Another goal, other gates: what was judged by the old ones is no measure for the new."""
+    """Another goal, other gates: what was judged by the old ones is no measure for the new.
+
+    Only other limits or channels (the same digest) void nothing.
+    """
+    if event.digest == state.digest:
+        return replace(state, spec=event.spec)
     about_work = state.approval is not None and state.approval.about == "accept"
     return replace(
         working.voided(state) if state.current is not None else _unjudged(state),

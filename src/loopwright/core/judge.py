@@ -70,7 +70,8 @@ def judge(
         blockers = ("threshold",)
         reasons.append(f"threshold: the required gates score {required_score:.4g}, {threshold:.4g} is wanted")
     reasons += [_reason(r, s) for r, s in rows if not r.required and s.status in {"fail", "error"}]
-    score = _mean([(r, s) for r, s in rows if s.status != "skipped" or r.required or r.name in ran])
+    counted = [(r, s) for r, s in rows if s.status != "skipped" or r.required or r.name in ran]
+    score = required_score if len(counted) == len(required) == len(rows) else _mean(counted)
     graded = [(r, s) for r, s in rows if s.graded or s.failing]
     goal, objective = _objective(rows)
     return Verdict(

@@ -233,7 +233,7 @@ def closed(state: LoopState, event: ev.IterationClosed) -> LoopState:
             ran=state.ran if scored <= state.ran else state.ran | scored,
             last=verdict,
             best=better(state, it, verdict),
-            measured=best_measures(state.measured, it.scores),
+            measured=state.measured if state.tampered else best_measures(state.measured, it.scores),
             broken=verdict.broken,
             broke_twice=tuple(g for g in verdict.broken if g in state.broken),
         )

@@ -119,7 +119,7 @@ async def resume(run: str, ways: Ways) -> Held:
         if state.finished is not None:
             wanted.append(ev.RunReopened(by=ways.by))
             take.check_reopen(state, assembled.policy.limits, wanted)
-        elif state.paused or state.pause:
+        elif state.paused or state.pause or state.expired:
             wanted.append(ev.Resumed(by=ways.by))
         return await _hold(journal, assembled, ways, stack, *wanted, programs=probe(assembled, ways))
 
@@ -156,7 +156,7 @@ async def _again(journal: Journal, assembled: Assembled, ways: Ways, stack: Exit
         wanted.append(ev.PolicyChanged(spec=loop.spec(), digest=loop.digest()))
         if anew := take.set_anew(state, loop.spec()):
             wanted.append(ev.LimitsChanged(limits=anew, by=ways.by))
-    if state.paused or state.pause:
+    if state.paused or state.pause or state.expired:
         wanted.append(ev.Resumed(by=ways.by))
     return await _hold(journal, assembled, ways, stack, *wanted, programs=probe(assembled, ways))
 

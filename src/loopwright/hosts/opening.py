@@ -29,7 +29,7 @@ def _limits(limits: Limits) -> str:
     bounds = (
         f"${limits.budget:.2f}" if limits.budget is not None else "",
         f"{limits.max_tokens} tokens" if limits.max_tokens is not None else "",
-        f"{limits.max_iterations} iterations",
+        f"{limits.max_iterations} iteration{'s' if limits.max_iterations > 1 else ''}",
         f"{duration(limits.max_duration)} of work",
         f"{duration(limits.max_wait)} of waiting",
         f"{limits.attempts} attempts of {duration(limits.attempt_timeout)} an iteration",

@@ -88,7 +88,8 @@ def check_reopen(state: LoopState, limits: Limits, wanted: Sequence[Event]) -> N
         return
     reason, why = bound
     flag = FLAGS.get(reason)
-    how = f"add to it with {flag}" if flag else f"raise limits.{reason} and start a new run"
+    what = "reserve" if reason == "cost_unknown" else reason
+    how = f"add to it with {flag}" if flag else f"start a new run with --set limits.{what}=…"
     raise UsageError(f"run {state.run} would end at once ({reason}: {why}); {how}")
 
 
