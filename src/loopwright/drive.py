@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeVar, assert_never
@@ -110,36 +109,31 @@ def listen(run: Run) -> None:
 async def _watched(run: Run, work: Awaitable[T]) -> T | perform.Cut:
     """The result of `work`, or why it was cut: a stop or pause now, a lost lease, a shutdown."""
     task = asyncio.ensure_future(work)
-    watch = asyncio.create_task(_interruption(run))
     try:
-        await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        task.cancel()
-        await asyncio.wait({task})
-        return watch.result()
+        while not (await asyncio.wait({task}, timeout=POLL_S))[0]:
+            if cut := _interruption(run):
+                task.cancel()
+                await asyncio.wait({task})
+                return cut
+        return task.result()
     finally:
-        for one in (task, watch):
-            if not one.done():
-                one.cancel()
-                await asyncio.wait({one})
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})
 
 
-async def _interruption(run: Run) -> perform.Cut:
-    """Returns when the work under way must be cut, with the cause."""
+def _interruption(run: Run) -> perform.Cut | None:
+    """Why the work under way must be cut, if it must; keeps the lease meanwhile."""
     journal = run.journal
-    renewed = run.clock.monotonic()
-    while True:
-        if run.leaving.is_set():
-            return perform.Cut("handover")
-        listen(run)
-        if journal.state.stop == "now":
-            return perform.Cut("stop")
-        if journal.state.paused:
-            return perform.Cut("pause")
-        if run.lease is not None and run.clock.monotonic() - renewed > run.lease_s / 3:
-            renewed = run.clock.monotonic()
-            if not run.lease.renew():
-                raise Locked(f"run {journal.run} was taken over by another runner; this one stops")
-        with suppress(TimeoutError):
-            await asyncio.wait_for(run.leaving.wait(), POLL_S)
+    if run.leaving.is_set():
+        return perform.Cut("handover")
+    listen(run)
+    if journal.state.stop == "now":
+        return perform.Cut("stop")
+    if journal.state.paused:
+        return perform.Cut("pause")
+    if run.lease is not None and run.clock.monotonic() - run.renewed > run.lease_s / 3:
+        run.renewed = run.clock.monotonic()
+        if not run.lease.renew():
+            raise Locked(f"run {journal.run} was taken over by another runner; this one stops")
+    return None

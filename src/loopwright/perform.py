@@ -7,6 +7,7 @@ never an exception. The work is looked at from outside: trees and protected file
 from __future__ import annotations
 
 import asyncio
+import time
 import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -54,6 +55,7 @@ class Run:
     leaving: asyncio.Event = field(default_factory=asyncio.Event)
     lease: Lease | None = None
     lease_s: float = 30.0
+    renewed: float = field(default_factory=time.monotonic)
     watched: tuple[Path, ...] = ()  # what no agent may change
     dice: Callable[[], float] = lambda: 0.5
     hear: Callable[[bytes], None] | None = None

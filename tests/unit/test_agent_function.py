@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from loopwright.agents import function
+from loopwright import calling
 from loopwright.agents.function import function_agent
 from loopwright.core.values import Attempt, Failed, Feedback, Left, Result, Usage, Worked
 from loopwright.errors import ConfigError, PermanentError, RetryableError
@@ -356,7 +356,7 @@ def test_threads_are_used_again_and_as_many_as_are_needed():
 
 
 def test_idle_threads_end(monkeypatch):
-    monkeypatch.setattr(function, "IDLE_S", 0.01)
+    monkeypatch.setattr(calling, "IDLE_S", 0.01)
     seen = []
     assert call(lambda attempt: seen.append(threading.current_thread())) == Worked(result=Result())
     seen[0].join(10)
@@ -366,6 +366,7 @@ def test_idle_threads_end(monkeypatch):
 def test_a_hanging_function_does_not_hold_the_exit_up():
     script = """
 import asyncio, threading
+from loopwright import calling
 from loopwright.agents.function import function_agent
 from test_agent_function import ATTEMPT, PLACE, replace
 

@@ -7,19 +7,17 @@ a run resumed from its journal sees the same value as one that never stopped.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import contextvars
 import inspect
 import json
-import queue
-import threading
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from math import isfinite
 from types import TracebackType
 from typing import Any, Final, TypeAlias
 
+from loopwright import calling
+from loopwright.calling import Raised, Threads, is_async
 from loopwright.core.values import Attempt, Failed, Result, Usage, Worked
 from loopwright.errors import ConfigError, PermanentError, RetryableError
 from loopwright.ports import Agent, Place
@@ -27,7 +25,6 @@ from loopwright.prompt import clean, fit
 
 OUTPUT_BYTES: Final = 1_000_000
 TRACE_BYTES: Final = 4096
-IDLE_S: Final = 5.0  # how long a thread without work stays
 TEXT_BYTES: Final = 2000
 YEAR_S: Final = 365 * 86400.0
 MISTAKES: Final = (
@@ -49,16 +46,6 @@ _FIXES: Final = {
 }
 
 Work: TypeAlias = Callable[[Attempt], Any]
-_Inbox: TypeAlias = "queue.SimpleQueue[tuple[Callable[[], Any], Callable[[Any], None]]]"
-
-
-class _Raised:
-    """What the function raised. A value, because a future cannot carry every exception."""
-
-    __slots__ = ("error",)
-
-    def __init__(self, error: BaseException) -> None:
-        self.error = error
 
 
 def function_agent(fn: Work, *, name: str | None = None) -> Agent:
@@ -73,10 +60,10 @@ def function_agent(fn: Work, *, name: str | None = None) -> Agent:
     """
     title = name or str(getattr(inspect.unwrap(getattr(fn, "func", fn)), "__name__", type(fn).__name__))
     _check(fn, title)
-    threads = _Threads()
+    threads = Threads()
 
     async def call(attempt: Attempt, place: Place) -> Worked | Failed:
-        task = asyncio.create_task(_run(threads, fn, attempt))
+        task = asyncio.create_task(threads.call(fn, attempt))
         try:
             done, _ = await asyncio.wait({task}, timeout=max(0.0, attempt.deadline_s))
         except asyncio.CancelledError:
@@ -87,7 +74,7 @@ def function_agent(fn: Work, *, name: str | None = None) -> Agent:
         if task.cancelled():
             return Failed(kind="unknown", message=f"{title} was cancelled from inside")
         value = task.result()
-        return _failed(title, value.error) if isinstance(value, _Raised) else _worked(title, value)
+        return _failed(title, value.error) if isinstance(value, Raised) else _worked(title, value)
 
     return Agent(name=title, call=call, in_folder=False)
 
@@ -109,84 +96,6 @@ def _check(fn: Work, title: str) -> None:
         ) from None
 
 
-async def _run(threads: _Threads, fn: Work, attempt: Attempt) -> Any:
-    """What `fn` returned, or the `_Raised` it raised; raises nothing but CancelledError."""
-    try:
-        if _is_async(fn):
-            return await fn(attempt)
-        value = await _in_thread(threads, fn, attempt)
-        return await value if isinstance(value, Awaitable) else value
-    except asyncio.CancelledError:
-        raise
-    except BaseException as error:  # noqa: BLE001 - sorted by `_failed`, which raises some of them again
-        return _Raised(error)
-
-
-def _is_async(fn: Work) -> bool:
-    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__)
-
-
-async def _in_thread(threads: _Threads, fn: Work, attempt: Attempt) -> Any:
-    """What `fn` returned, or the `_Raised` it raised, in one of these threads."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
-    run = contextvars.copy_context().run
-
-    def work() -> Any:
-        try:
-            return run(fn, attempt)
-        except BaseException as error:  # noqa: BLE001 - carried over to the loop's thread
-            return _Raised(error)
-
-    def arrive(value: Any) -> None:
-        if not future.done():
-            future.set_result(value)
-
-    def deliver(value: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(arrive, value)
-
-    threads.start(work, deliver)
-    return await future
-
-
-class _Threads:
-    """Daemon threads that run one call after another and end after some idle seconds.
-
-    Not an executor: one of those makes the exit of the process wait for a function that hangs, and
-    has a fixed number of places, which hanging functions use up.
-    """
-
-    __slots__ = ("idle",)
-
-    def __init__(self) -> None:
-        self.idle: list[_Inbox] = []
-
-    def start(self, work: Callable[[], Any], deliver: Callable[[Any], None]) -> None:
-        """Run `work` in an idle thread or a new one, then `deliver` what it returned."""
-        try:
-            inbox = self.idle.pop()
-        except IndexError:
-            inbox = queue.SimpleQueue()
-            threading.Thread(target=self._serve, args=(inbox,), name="agent function", daemon=True).start()
-        inbox.put((work, deliver))
-
-    def _serve(self, inbox: _Inbox) -> None:
-        while True:
-            try:
-                work, deliver = inbox.get(timeout=IDLE_S)
-            except queue.Empty:
-                try:
-                    self.idle.remove(inbox)
-                except ValueError:
-                    continue  # somebody has just taken it: work is coming
-                return
-            value = work()
-            self.idle.append(inbox)  # before anybody hears of it, so that the next call finds it
-            deliver(value)
-            del work, deliver, value  # an idle thread keeps nothing alive
-
-
 async def _cancel(task: asyncio.Task[Any], grace_s: float) -> None:
     task.cancel()
     await asyncio.wait({task}, timeout=grace_s)
@@ -197,7 +106,7 @@ async def _late(task: asyncio.Task[Any], fn: Work, title: str, deadline_s: float
     await _cancel(task, grace_s)
     if not task.done():
         rest = "; it does not stop when cancelled and may still be running"
-    elif _is_async(fn):
+    elif is_async(fn):
         rest = ""
     else:
         rest = "; a thread cannot be ended, so it may still be running, and what it returns is dropped"
@@ -240,7 +149,7 @@ def _seconds(value: Any) -> float | None:
 def _trace(error: BaseException) -> str:
     """The end of the traceback, without our own frames: 8 frames and 4 KB at most."""
     trace: TracebackType | None = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+    while trace is not None and trace.tb_frame.f_code.co_filename in {__file__, calling.__file__}:
         trace = trace.tb_next
     lines = traceback.TracebackException(type(error), error, trace, limit=-8).format()
     text = clean("".join(lines)).strip().encode(errors="replace")

@@ -7,16 +7,15 @@ broke has judged nothing.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import contextvars
 import inspect
-import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
+from loopwright import calling
+from loopwright.calling import Raised, Threads, is_async
 from loopwright.core.judge import Rule
 from loopwright.core.values import Cause, Score, finite
 from loopwright.errors import BadEvidence, ConfigError, NotStartable
@@ -184,12 +183,13 @@ def _arguments(fn: Callable[..., Any]) -> int:
 
 def _check(fn: Callable[..., Any]) -> Callable[[Seen, Place], Awaitable[Measure]]:
     count = _arguments(fn)
+    threads = Threads()
 
     async def check(seen: Seen, place: Place) -> Measure:
         work = seen.output
         if seen.workdir is not None:
             work = Work(output=seen.output, summary=seen.summary, workdir=seen.workdir, seen=seen)
-        task = asyncio.create_task(_called(fn, (work, seen)[:count]))
+        task = asyncio.create_task(threads.call(fn, *(work, seen)[:count]))
         try:
             done, _ = await asyncio.wait({task}, timeout=place.timeout_s)
         finally:
@@ -197,7 +197,7 @@ def _check(fn: Callable[..., Any]) -> Callable[[Seen, Place], Awaitable[Measure]
         if not done:
             await asyncio.wait({task}, timeout=place.grace_s)
             late = f"took longer than {place.timeout_s:g} s"
-            if not _is_async(fn):
+            if not is_async(fn):
                 late += "; a thread cannot be ended, so it may still be running"
             return unproven(BadEvidence("timeout", late))
         if task.cancelled():
@@ -208,58 +208,14 @@ def _check(fn: Callable[..., Any]) -> Callable[[Seen, Place], Awaitable[Measure]
 
 
 def _scored(value: Any) -> Score:
-    """The score of what a function returned, or `_Raised`."""
-    error = value.error if isinstance(value, _Raised) else None
+    """The score of what a function returned, or `Raised`."""
+    error = value.error if isinstance(value, Raised) else None
     if isinstance(error, KeyboardInterrupt):
         raise error
     try:
         if not isinstance(error, BadEvidence | None):
             cause: Cause = "tool" if isinstance(error, _MISTAKES) else "evidence"
-            return Score(0.0, told(error, without=__file__), status="error", cause=cause)
+            return Score(0.0, told(error, without=calling.__file__), status="error", cause=cause)
         return as_score(value) if error is None else unproven(error)
     except BadEvidence as bad:
         return unproven(bad)
-
-
-@dataclass(frozen=True, slots=True)
-class _Raised:
-    """What a function raised. A value, because a future cannot carry every exception (StopIteration hangs it)."""
-
-    error: BaseException
-
-
-async def _called(fn: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """What `fn` returned, or the `_Raised` it raised; raises nothing but CancelledError."""
-    try:
-        value = fn(*arguments) if _is_async(fn) else await _in_thread(fn, arguments)
-        return await value if inspect.isawaitable(value) else value
-    except asyncio.CancelledError:
-        raise
-    except BaseException as error:  # noqa: BLE001 - SystemExit too: a gate ends no run
-        return _Raised(error)
-
-
-def _is_async(fn: Callable[..., Any]) -> bool:
-    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__)
-
-
-async def _in_thread(fn: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-    """What `fn` returned in a thread of its own: a hung one takes no place in a pool and holds no exit up."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
-
-    def deliver(value: Any) -> None:
-        if not future.done():
-            future.set_result(value)
-
-    def work() -> None:
-        try:
-            value = fn(*arguments)
-        except BaseException as error:  # noqa: BLE001 - carried over to the loop's thread
-            value = _Raised(error)
-        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
-            loop.call_soon_threadsafe(deliver, value)
-
-    run = contextvars.copy_context().run
-    threading.Thread(target=run, args=(work,), name=f"gate {_name(fn)}", daemon=True).start()
-    return await future

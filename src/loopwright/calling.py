@@ -1,0 +1,101 @@
+"""Calling a user's function, sync or async, from an event loop.
+
+Rule: the loop never blocks on it and the process never waits for it: a function that hangs keeps
+its thread, which is a daemon and takes no place from others. Whatever it raises is a value.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import inspect
+import queue
+import threading
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+IDLE_S: Final = 5.0  # how long a thread without work stays
+_Inbox: TypeAlias = "queue.SimpleQueue[tuple[Callable[[], Any], Callable[[Any], None]]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """What a function raised. A value, because a future cannot carry every exception (StopIteration hangs it)."""
+
+    error: BaseException
+
+
+def is_async(fn: Callable[..., Any]) -> bool:
+    """Whether calling `fn` gives something to await."""
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__)
+
+
+class Threads:
+    """Daemon threads that run one call after another and end after some idle seconds.
+
+    Not an executor: one of those makes the exit of the process wait for a function that hangs, and
+    has a fixed number of places, which hanging functions use up.
+    """
+
+    __slots__ = ("_idle",)
+
+    def __init__(self) -> None:
+        self._idle: list[_Inbox] = []
+
+    async def call(self, fn: Callable[..., Any], *arguments: Any) -> Any:
+        """What `fn` returned, awaited where it must be, or what it `Raised`; raises only CancelledError."""
+        try:
+            value = fn(*arguments) if is_async(fn) else await self._apart(fn, arguments)
+            return await value if isinstance(value, Awaitable) else value
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the caller sorts them
+            return Raised(error)
+
+    async def _apart(self, fn: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+        """What `fn` returned or `Raised`, in one of these threads."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        run = contextvars.copy_context().run
+
+        def work() -> Any:
+            try:
+                return run(fn, *arguments)
+            except BaseException as error:  # noqa: BLE001 - carried over to the loop's thread
+                return Raised(error)
+
+        def arrive(value: Any) -> None:
+            if not future.done():
+                future.set_result(value)
+
+        def deliver(value: Any) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(arrive, value)
+
+        self._start(work, deliver)
+        return await future
+
+    def _start(self, work: Callable[[], Any], deliver: Callable[[Any], None]) -> None:
+        try:
+            inbox = self._idle.pop()
+        except IndexError:
+            inbox = queue.SimpleQueue()
+            threading.Thread(target=self._serve, args=(inbox,), name="loopwright call", daemon=True).start()
+        inbox.put((work, deliver))
+
+    def _serve(self, inbox: _Inbox) -> None:
+        while True:
+            try:
+                work, deliver = inbox.get(timeout=IDLE_S)
+            except queue.Empty:
+                try:
+                    self._idle.remove(inbox)
+                except ValueError:
+                    continue  # somebody has just taken it: work is coming
+                return
+            value = work()
+            self._idle.append(inbox)  # before anybody hears of it, so that the next call finds it
+            deliver(value)
+            del work, deliver, value  # an idle thread keeps nothing alive
