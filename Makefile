@@ -28,7 +28,7 @@ demo: .venv/demo
 	$(BIN)/loopwright demo
 
 test: .venv/dev
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n 4 --dist worksteal
 
 check: .venv/dev
 	$(BIN)/ruff format --check .
