@@ -321,7 +321,11 @@ def test_nested_repositories_are_named_or_recorded_and_never_written(repo, tmp_p
     other.mkdir()
     git(other, "init", "-q")
     commit(other, {"lib.c": "1\n"})
-    git(repo, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(other), "sub")
+    git(repo, "clone", "-q", str(other), "sub")  # `git submodule` is a script that needs sed
+    (repo / ".gitmodules").write_text(f'[submodule "sub"]\n\tpath = sub\n\turl = {other}\n')
+    head = git(repo / "sub", "rev-parse", "HEAD").strip().decode()
+    git(repo, "update-index", "--add", "--cacheinfo", f"160000,{head},sub")
+    git(repo, "add", ".gitmodules")
     commit(repo)
     for name in ("nested", "unborn"):
         (repo / name).mkdir()
