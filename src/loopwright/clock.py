@@ -18,6 +18,11 @@ class Clock:
         self._wall = datetime.now(UTC)
         self._start = time.monotonic()
 
+    def after(self, at: datetime | None) -> None:
+        """Goes on from `at` where the wall clock was set back since: a wait is not longer for it."""
+        if at is not None:
+            self._wall += max(timedelta(), at - self.now())
+
     def now(self) -> datetime:
         """The present, in UTC."""
         return self._wall + timedelta(seconds=time.monotonic() - self._start)

@@ -185,7 +185,7 @@ def _discovered(folder: Path) -> Path:
             return file
     upto = "" if root == folder else f" or above it up to {root}"
     raise ConfigError(
-        f"there is no loop.toml and no [tool.loopwright] in {folder}{upto}: name a loop file, or say --goal and --agent"
+        f"there is no loop.toml and no [tool.loopwright] in {folder}{upto}: name a loop file, or start one with run --goal and --agent"
     )
 
 

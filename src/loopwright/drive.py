@@ -82,6 +82,7 @@ async def drive(run: Run, *, effects: bool = True) -> Finished | Waiting:
                 await run.clock.sleep(min(POLL_S, max(0.0, (until - now).total_seconds())))
             case _:
                 assert_never(command)
+    listen(run)  # a stop that came with the end must not end the run when it is reopened
     journal.flush()
     return Finished()
 
@@ -128,6 +129,7 @@ def _interruption(run: Run) -> perform.Cut | None:
     if run.leaving.is_set():
         return perform.Cut("handover")
     listen(run)
+    journal.flush()  # what waited for company while a gate works has waited long enough
     if journal.state.stop == "now":
         return perform.Cut("stop")
     if journal.state.paused:

@@ -124,7 +124,9 @@ class Loop:
         given, faults = vocabulary.flat(spec)
         if faults:
             raise ConfigError(*(f"{key}: {what}" for key, what in faults))
-        return cls(**{"goal": "", **{_flat(key): value for key, value in given.items()}})
+        known = {f.name for f in fields(cls)}  # empty tables of what comes later are no option of a loop
+        said = {_flat(key): value for key, value in given.items() if _flat(key) in known}
+        return cls(**{"goal": "", **said})
 
     def digest(self) -> str:
         """The hash of what may not change under one run id: goal, agent, improve, gates with weights.

@@ -19,6 +19,7 @@ from loopwright.core import events as ev
 from loopwright.core.judge import settle
 from loopwright.core.policy import Policy, RunAgent, RunGates
 from loopwright.core.values import Attempt, Failed, Score, Worked
+from loopwright.errors import WorkspaceError
 from loopwright.gates.measure import measure
 from loopwright.journal import Journal
 from loopwright.ports import Agent, Gate, Lease, Place, Seen
@@ -52,10 +53,12 @@ class Run:
     artifacts: Path
     env: Mapping[str, str]
     clock: Clock
+    keys: Mapping[str, str] = field(default_factory=dict)  # secrets that one agent or gate alone may see
     leaving: asyncio.Event = field(default_factory=asyncio.Event)
     lease: Lease | None = None
     lease_s: float = 30.0
     renewed: float = field(default_factory=time.monotonic)
+    began: float = field(default_factory=time.monotonic)  # when the attempt under way did
     watched: tuple[Path, ...] = ()  # what no agent may change
     dice: Callable[[], float] = lambda: 0.5
     hear: Callable[[bytes], None] | None = None
@@ -89,7 +92,7 @@ async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
         root=run.workspace.root,
         project=run.project,
         artifacts=_folder(run, asked.iteration, f"attempt-{asked.number}", made=agent.in_folder),
-        env=_environment(run, asked),
+        env=_environment(run, asked, agent),
         timeout_s=asked.deadline_s,
         grace_s=limits.grace,
         idle_s=limits.idle_timeout,
@@ -99,9 +102,9 @@ async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
     run.begin(
         f"#{asked.iteration} agent working" + (f" (attempt {asked.number})" if asked.number > 1 else "")
     )
-    started = run.clock.monotonic()
+    run.began = run.clock.monotonic()
     outcome = await watched(_called(agent, asked, place))
-    seconds = round(run.clock.monotonic() - started, 3)
+    seconds = round(run.clock.monotonic() - run.began, 3)
     after, restored = await _after(run)
     if restored:
         journal.record(run.clock.now(), ev.EvidenceChanged(paths=restored, action="restored"))
@@ -252,10 +255,11 @@ async def gates(run: Run, command: RunGates, watched: Watched) -> None:
         run.begin(f"#{command.iteration} {', '.join(g.name for g in batch)}")
         started = run.clock.monotonic()
         scores = await watched(asyncio.gather(*(_scored(run, gate, command.iteration) for gate in batch)))
+        run.gated = True
+        rewritten = await _undone(run)
         if isinstance(scores, Cut):
             return
-        run.gated = True
-        scores = await _untouched(run, batch, scores)
+        scores = await _untouched(run, batch, scores, rewritten)
         for gate, (score, seconds) in zip(batch, scores, strict=True):
             run.journal.record(
                 run.clock.now(),
@@ -277,12 +281,17 @@ async def _scored(run: Run, gate: Gate, iteration: int) -> tuple[Score, float]:
         summary=it.summary if it else "",
         workdir=run.workspace.root if run.workspace.mode != "none" else None,
         diff=lambda: run.workspace.diff(state.base),
-        previous=state.output,
+        previous=it.previous if it else None,
         scores=it.scores if it else (),
         mark=state.measured.get(gate.name),
     )
     folder = _folder(run, iteration, f"gate-{gate.name}", made=run.workspace.mode != "none")
-    env = {**run.env, "CI": "1", "LOOPWRIGHT_ITERATION": str(iteration), "LOOPWRIGHT_ARTIFACTS": str(folder)}
+    env = {
+        **_own(run, gate.env),
+        "CI": "1",
+        "LOOPWRIGHT_ITERATION": str(iteration),
+        "LOOPWRIGHT_ARTIFACTS": str(folder),
+    }
     if gate.python:
         env["PYTHONPYCACHEPREFIX"] = str(folder / "pycache")
     place = Place(
@@ -298,10 +307,23 @@ async def _scored(run: Run, gate: Gate, iteration: int) -> tuple[Score, float]:
     return score, round(run.clock.monotonic() - started, 3)
 
 
+async def _undone(run: Run) -> tuple[str, ...]:
+    """Protected files that the code a gate ran has changed, put back: it is the agent's code, not the user."""
+    touched = await asyncio.to_thread(run.workspace.touched)
+    if not touched:
+        return ()
+    await asyncio.to_thread(run.workspace.look)  # keeps what is replaced
+    return await asyncio.to_thread(run.workspace.put_back, touched)
+
+
 async def _untouched(
-    run: Run, batch: list[Gate], scores: list[tuple[Score, float]]
+    run: Run, batch: list[Gate], scores: list[tuple[Score, float]], rewritten: tuple[str, ...]
 ) -> list[tuple[Score, float]]:
     """The scores, as errors where a gate changed or deleted what it judged: its word is worth nothing then."""
+    if rewritten:
+        why = f"protected files were changed while it ran, and put back: {', '.join(rewritten[:5])}"
+        error = Score(0.0, why, status="error", cause="evidence")
+        return [(error, seconds) for _, seconds in scores]
     tree = run.journal.state.snapshot
     if tree is None or all(gate.writes for gate in batch):
         return scores
@@ -315,15 +337,23 @@ async def _untouched(
 
 def _folder(run: Run, iteration: int, name: str, *, made: bool) -> Path:
     folder = run.artifacts / f"{iteration:04d}" / name
-    if made:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        if made:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise WorkspaceError(f"{folder} cannot be made: {error.strerror or error}") from error
     return folder
 
 
-def _environment(run: Run, asked: Attempt) -> dict[str, str]:
+def _own(run: Run, names: tuple[str, ...]) -> dict[str, str]:
+    """The environment with the secrets of these names, and no one else's."""
+    return {**{name: run.keys[name] for name in names if name in run.keys}, **run.env}
+
+
+def _environment(run: Run, asked: Attempt, agent: Agent) -> dict[str, str]:
     best = "" if asked.best is None else f"{asked.best.score:.4f}"
     return {
-        **run.env,
+        **_own(run, agent.keys),
         "LOOPWRIGHT_ITERATION": str(asked.iteration),
         "LOOPWRIGHT_ATTEMPT": str(asked.number),
         "LOOPWRIGHT_KEY": asked.key,

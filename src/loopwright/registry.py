@@ -102,7 +102,7 @@ def resolve(agent: object, improve: object, gates: Sequence[object], *, project:
         faults += _misordered([gate for gate in named if gate is not None])
     goals = [i for i, gate in enumerate(named) if gate is not None and gate.rule.objective]
     faults += [(f"gates[{i}].objective", "another gate is the objective already") for i in goals[1:]]
-    found = tuple(gate for gate in named if gate is not None)
+    found = _in_order([gate for gate in named if gate is not None])
     return Resolved(agent=worker, improve=improver, gates=found, faults=tuple(faults))
 
 
@@ -146,6 +146,16 @@ def _misordered(gates: Sequence[Gate]) -> list[Fault]:
         done |= ready
     stuck = [name for name in after if name not in done]
     return [("gates", f"these wait for each other (after): {', '.join(stuck)}")] if stuck else []
+
+
+def _in_order(gates: Sequence[Gate]) -> tuple[Gate, ...]:
+    """The gates in file order, each after those it comes `after`; what cannot be ordered is at the end."""
+    waiting, done = list(gates), list[Gate]()
+    while waiting:
+        names = {gate.name for gate in done}
+        done.append(next((gate for gate in waiting if names.issuperset(gate.after)), waiting[0]))
+        waiting.remove(done[-1])
+    return tuple(done)
 
 
 def _agent(value: object, where: Where) -> Agent:

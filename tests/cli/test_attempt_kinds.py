@@ -243,7 +243,7 @@ def blocked(stage: Stage) -> str:
     stage.script({"result": {"needs_human": "log in"}}, DONE)
     asked: Ran = stage.run(gate="test -e done", expect=6)
     assert asked.doc["explanation"] == "log in"
-    assert asked.lines[2] == "  next: loopwright approve r"
+    assert asked.lines[2] == "  next: loopwright stop r"
     (request,) = stage.of(ev.ApprovalRequested)
     assert request.about == "blocked"
     return request.id

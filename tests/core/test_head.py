@@ -41,14 +41,14 @@ def sim(*, gates=FAIL, agent=None, steps=None, signals=None, people=None, most=2
 
 ASKING = Asking(when="passed")
 MOMENTS = {  # phase, reason, exit code, next step, explanation
-    "begun": (lambda: sim(steps=0), "planning", None, None, "watch", "about to begin an iteration"),
-    "judged": (lambda: sim(steps=3), "validating", None, None, "watch", "iteration 1 is under way"),
+    "begun": (lambda: sim(steps=0), "planning", None, None, "show", "about to begin an iteration"),
+    "judged": (lambda: sim(steps=3), "validating", None, None, "show", "iteration 1 is under way"),
     "waiting": (
         lambda: sim(agent=script(failed("transient")), steps=2),
         "waiting",
         None,
         None,
-        "watch",
+        "show",
         "trying again after an error, until 12:00:06 UTC",
     ),
     "asked": (
@@ -56,7 +56,7 @@ MOMENTS = {  # phase, reason, exit code, next step, explanation
         "human_review",
         "approval_requested",
         6,
-        "approve",
+        "stop",
         "accept iteration 1 (score 1.00, passed every required gate)?",
     ),
     "on hold": (
@@ -64,7 +64,7 @@ MOMENTS = {  # phase, reason, exit code, next step, explanation
         "paused",
         "approval_expired",
         6,
-        "ask-again",
+        "resume",
         "nobody decided in time; the work is kept",
     ),
     "paused": (

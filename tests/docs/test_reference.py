@@ -31,6 +31,7 @@ from loopwright.core.policy import Asking
 from loopwright.core.state import RECENT, LoopState
 from loopwright.core.values import Phase
 from loopwright.gates.function import gate as gate_function
+from loopwright.gates.junit import junit
 from loopwright.loop import Loop
 from loopwright.names import BUILT_IN, LATER_TOOLS, LATER_WORDS, builtin
 from loopwright.ports import Gate
@@ -108,6 +109,23 @@ def default(cell):
 def missing_words(printed, real):
     """What the page lacks, and what it has too much."""
     return sorted(set(real) - set(printed)), sorted(set(printed) - set(real))
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A folder with the Python that is shown, and a `claude` to be found on `path`."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "checks", raising=False)
+    (checks,) = blocks("gates", "python")
+    (tmp_path / "checks.py").write_text(checks, encoding="utf-8")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/claude").touch(mode=0o755)
+    yield tmp_path
+    sys.modules.pop("checks", None)
+
+
+def path(project):
+    return f"{project / 'bin'}:/usr/bin:/bin"
 
 
 # The loop file
@@ -240,16 +258,24 @@ def test_the_names_that_can_be_said():
     assert set(spans(words)) == LATER_WORDS["agents"] | LATER_WORDS["gates"]
 
 
-def test_a_tool_with_arguments_is_a_plain_command(tmp_path):
-    (tmp_path / ".venv/bin").mkdir(parents=True)
-    program = tmp_path / ".venv/bin/pytest"
-    program.touch(mode=0o755)
-    made = {
-        said: resolve_gate(said, project=tmp_path, path="").check.__module__.rpartition(".")[2]
-        for said in ("pytest", "pytest:-x", "ruff:src tests", "pytest -x")
-    }
-    assert list(made.values()) == ["pytest", "pytest", "ruff", "command"]
-    assert all(f"`{said}`" in text("configuration") for said in made)
+def test_what_a_text_means(project):
+    rows = next(rows for heading, rows in tables("configuration") if heading.startswith("What names"))
+    *said, rest = [row[0] for row in rows]
+    assert [made_by(spans(cell)[0], project) for cell in said] == ["pytest", "ruff", "function", "command"]
+    assert rest == "anything else"
+    with pytest.raises(errors.ConfigError, match="did you mean 'pytest'"):
+        made_by("pytset", project)
+
+
+def test_a_tool_with_arguments_is_a_plain_command(project):
+    (project / "bin/pytest").touch(mode=0o755)
+    assert [made_by(said, project) for said in ("pytest -x", "pytest:-x")] == ["command", "pytest"]
+    assert {"pytest -x", "pytest:-x"} <= set(spans(prose("configuration")))
+
+
+def made_by(said, project):
+    """The module of the gate that a text means."""
+    return resolve_gate(said, project=project, path=path(project)).check.__module__.rpartition(".")[2]
 
 
 # Options of agents and gates
@@ -313,25 +339,31 @@ def test_the_options_of_a_function_gate():
     assert all(value is None or thawed(value) == common()[name] for name, value in real.items())
 
 
+def test_where_evidence_comes_from():
+    rows = [spans(row[0]) for row in next(rows for h, rows in tables("gates") if h == "Fresh evidence")]
+    *ways, without = rows
+    assert ways == [["run", "report"], ["run"], ["report", "after"]]
+    for way in ways:
+        junit(**{name: ("pytest",) if name == "after" else "x" for name in way})
+    for nothing in ({"report": "x"}, {"after": ("pytest",)}, {}):
+        with pytest.raises(errors.ConfigError):
+            junit(**nothing)
+    own = {name for name in GATES if "report" not in parameters(name, builtin(BUILT_IN["gates"][name]))}
+    assert set(without) == own - {"command"}
+
+
 # What is shown as TOML
 
 
 @pytest.fixture
-def loaded(tmp_path, monkeypatch):
-    """Loads a text as the loop file of a project that has the page's Python and a `claude`."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.delitem(sys.modules, "checks", raising=False)
-    (checks,) = blocks("gates", "python")
-    (tmp_path / "checks.py").write_text(checks, encoding="utf-8")
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/claude").touch(mode=0o755)
+def loaded(project):
+    """Loads a text as the loop file of the project."""
 
     def of(body):
-        (tmp_path / "loop.toml").write_text(body, encoding="utf-8")
-        return load("loop.toml", folder=tmp_path, path=f"{tmp_path / 'bin'}:/usr/bin:/bin")
+        (project / "loop.toml").write_text(body, encoding="utf-8")
+        return load("loop.toml", folder=project, path=path(project))
 
-    yield of
-    sys.modules.pop("checks", None)
+    return of
 
 
 def dotted(document, holder=""):
@@ -524,24 +556,34 @@ gates = ["sh -c 'env > {seen}/gate; test -f made.txt'"]
     return folder, seen
 
 
-@pytest.mark.parametrize("row", range(len(next(r for h, r in tables("cli") if h == "Other JSON"))))
-def test_the_other_json(real_run, row):
-    (command,), printed = (
-        spans(cell) for cell in next(r for h, r in tables("cli") if h == "Other JSON")[row][:2]
-    )
-    argv = command.replace("RUN", "r1").split()
-    if "plugins" not in argv:
-        argv += ["-C", str(real_run[0])]
-    code, out, err = typed(*argv, *(["--all"] if argv[0] == "list" else []))
-    assert code == 0, err
-    found = json.loads(out)
-    each = found[0] if isinstance(found, list) else found
-    if argv[0] == "list":
-        assert list(each) == list(document(LoopState()))
-    elif "--events" in argv:
-        assert list(each)[: len(printed)] == printed
-    else:
-        assert list(each) == printed
+def in_project(folder, *argv):
+    return typed(*argv, *([] if argv[0] == "plugins" else ["-C", str(folder)]))
+
+
+def test_the_other_json(real_run):
+    for command, (_, said) in table("cli", "Other JSON").items():
+        argv, printed = command.replace("RUN", "r1").split(), spans(said)
+        code, out, err = in_project(real_run[0], *argv, *(["--all"] if argv[0] == "list" else []))
+        assert code == 0, err
+        found = json.loads(out)
+        assert isinstance(found, list) == said.startswith("a list"), command
+        keys = list(found[0] if isinstance(found, list) else found)
+        if argv[0] == "list":
+            assert keys == list(document(LoopState()))
+        else:
+            assert printed == (keys[: len(printed)] if "--events" in argv else keys), command
+
+
+def test_all_other_json_has_its_row(real_run):
+    rows = table("cli", "Other JSON")
+    documents = set(re.findall(r"`(\w+) --json`", prose("cli").partition("## The run document")[2][:200]))
+    able = {verb for verb, command in verbs().items() if "--json" in options(command)}
+    shown = {verb for verb in able for row in rows if f"{row} ".startswith(f"{verb} ")}
+    assert shown | documents == able
+    views = {flag for flag, o in options(verbs()["show"]).items() if isinstance(o.flag_value, str)}
+    answers = {flag: in_project(real_run[0], "show", "r1", flag, "--json")[1] for flag in views}
+    listed = {word for row in rows for word in row.split() if word in views}
+    assert listed == {flag for flag, answer in answers.items() if answer[:1] in {"[", "{"}}
 
 
 @pytest.mark.parametrize(

@@ -173,7 +173,9 @@ def test_killed_from_within(place):
 
 
 def test_the_prompt_comes_on_stdin_and_stands_in_a_file_only_we_may_read(place):
-    outcome = call(place, ["sh", "-c", 'cat >got; test "$(cat got)" = "$(cat "$LOOPWRIGHT_PROMPT_FILE")" && echo same'])
+    outcome = call(
+        place, ["sh", "-c", 'cat >got; test "$(cat got)" = "$(cat "$LOOPWRIGHT_PROMPT_FILE")" && echo same']
+    )
     assert outcome.result.summary == "same"
     text = (place.root / "got").read_text()
     assert text.startswith("# Goal\n\nmax_iterations is 3 --max-iterations=3")

@@ -237,7 +237,7 @@ def test_discovery(write, loaded, problems, tmp_path):
     assert problems(folder=below) == [
         (
             f"there is no loop.toml and no [tool.loopwright] in {below} or above it up to {tmp_path}: "
-            "name a loop file, or say --goal and --agent"
+            "name a loop file, or start one with run --goal and --agent"
         )
     ]
     (tmp_path / "pyproject.toml").write_text("[tool.ruff]\n")
@@ -530,3 +530,10 @@ def test_lines_of_toml():
         "m[1].inner": 25,
         "m[1].inner.r": 26,
     }
+
+
+def test_an_empty_table_of_what_comes_later_is_no_error(tmp_path):
+    (tmp_path / "loop.toml").write_text(
+        'goal = "g"\nagent = "true"\ngates = ["true"]\ntrigger = []\n[server]\n'
+    )
+    assert load("loop.toml", folder=tmp_path, path=os.environ["PATH"]).loop.goal == "g"

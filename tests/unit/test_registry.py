@@ -427,3 +427,14 @@ def test_a_function_agent_works(project):
 
 def test_a_gate_is_a_gate():
     assert isinstance(resolve_gate("command:true", project=Path(), path=os.environ["PATH"]), Gate)
+
+
+def test_gates_run_in_file_order_each_after_those_it_comes_after():
+    tables = [
+        {"use": "command", "run": "true", "name": "reader", "after": ["writer"]},
+        {"use": "command", "run": "true", "name": "first"},
+        {"use": "command", "run": "true", "name": "writer"},
+    ]
+    found = resolve("true", None, tables, project=Path(), path=os.environ["PATH"])
+    assert not found.faults
+    assert [gate.name for gate in found.gates] == ["first", "writer", "reader"]

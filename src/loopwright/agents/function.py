@@ -189,6 +189,8 @@ def _odd(result: Result) -> str:
         return f"Result.summary is a {type(result.summary).__name__}, not a string"
     if not isinstance(result.usage, Usage):
         return f"Result.usage is a {type(result.usage).__name__}: write Usage(cost_usd=…)"
+    if not isinstance(result.claims_done, bool):
+        return f"Result.claims_done is a {type(result.claims_done).__name__}, not True or False"
     for field in ("session", "needs_human"):
         value = getattr(result, field)
         if value is not None and not isinstance(value, str):

@@ -59,7 +59,10 @@ class Verbs(click.Group):
 @click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="loopwright", message="%(prog)s %(version)s")
 def app() -> None:
-    """Run any agent in a loop that knows when to stop."""
+    """Run any agent in a loop that knows when to stop.
+
+    Begin with loopwright demo, then loopwright run --help.
+    """
 
 
 def run_app(args: list[str] | None = None) -> int:

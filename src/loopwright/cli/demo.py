@@ -6,6 +6,7 @@ Rule: what it shows are ordinary runs of an ordinary loop file; nothing is stage
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from loopwright.hosts.local import Held, Ways, start
 @click.command("demo")
 @click.option("-C", "folder", metavar="DIR", default=".", help="Make loopwright-demo/ in DIR.")
 def demo_(folder: str) -> int:
-    """Watch a loop repair a small program: offline, no key, under a minute."""
+    """Watch a loop repair a small program: offline, in a minute."""
     environ = {**os.environ, "PATH": tools_path(os.environ.get("PATH", ""), sys.executable)}
     environ.pop("LOOPWRIGHT_RUN", None)
     place = set_up(enter(folder))
@@ -42,10 +43,12 @@ def demo_(folder: str) -> int:
     view.line("")
     view.line("Act 3. Yours. Everything is kept in loopwright-demo/; try")
     where = Path(os.path.relpath(place, Path.cwd())) / "pocket"
+    named = Path(sys.argv[0]).name == "loopwright" and not shutil.which("loopwright")
+    program = sys.argv[0] if named else "loopwright"  # as it was called, where PATH does not find it
     for verb in (
-        f"loopwright show repair -C {where}",
-        f"loopwright diff repair -C {where}",
-        f"loopwright why cheat -C {where.parent}/cheated",
+        f"{program} show repair -C {where}",
+        f"{program} diff repair -C {where}",
+        f"{program} why cheat -C {where.parent}/cheated",
     ):
         view.line(f"  {verb}")
     return 0 if mended.exit_code == 0 and refused.exit_code in {3, 4} else 1

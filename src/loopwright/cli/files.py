@@ -14,7 +14,7 @@ from loopwright.errors import UsageError
 from loopwright.hosts.local import STATE
 from loopwright.hosts.restore import restore
 from loopwright.ports import Store
-from loopwright.workspace.opened import open_workspace
+from loopwright.workspace.opened import open_workspace, shown
 
 
 def print_diff(where: Where, store: Store, run: str, iteration: str | int | None, *, json_: bool) -> None:
@@ -30,11 +30,13 @@ def print_diff(where: Where, store: Store, run: str, iteration: str | int | None
             {
                 "from": old,
                 "to": new,
-                "files": [f.path for f in diff.files],
+                "files": [shown(f.path) for f in diff.files],
                 "lines": diff.lines,
                 "text": diff.text,
             }
         )
+    elif not diff.text:
+        click.echo("no changes", err=True)
     else:
         click.echo(words.safe(diff.text), nl=False)
 
@@ -71,5 +73,8 @@ def restore_(run: str, iteration: str, force: bool, folder: str, store: str | No
     for path in changed:
         click.echo(words.safe(path))
     click.echo(
-        f"{len(changed)} files restored" if changed else "nothing to restore: it is as it was", err=True
+        f"{len(changed)} file{'' if len(changed) == 1 else 's'} restored"
+        if changed
+        else "nothing to restore: it is as it was",
+        err=True,
     )

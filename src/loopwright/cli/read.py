@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from loopwright import codec, units
+from loopwright import codec
 from loopwright.cli import words
 from loopwright.cli.where import Where, as_json, enter, find, nearest, opened, places, the_run
 from loopwright.core import events as ev
@@ -24,6 +24,7 @@ from loopwright.core.values import Score
 from loopwright.errors import UsageError
 from loopwright.journal import Journal, history
 from loopwright.ports import Store
+from loopwright.stores.opened import store_exists, store_path
 
 HEAD_KEYS = ("updated_at", "approval", "wake")
 
@@ -46,9 +47,13 @@ def list_(all_: bool, since: str | None, json_: bool, folder: str, store: str | 
     after = datetime.now(UTC) - timedelta(seconds=_age(since)) if since else None
     where = nearest(enter(folder), store)
     heads: list[dict[str, Any]] = []
-    if where is not None and (where.store or (where.project / ".agent-state/loopwright.db").exists()):
+    path = None if where is None else store_path(where.store, where.project)
+    if where is not None and (where.store or (path is not None and store_exists(path))):
         with opened(where) as runs:
             found = [_head(runs, run, body) for run, body in runs.heads(active=None if all_ else True)]
+            for row in found:
+                if row["exit_code"] is None and words.left(Journal(runs, row["run"]).state):
+                    row["next"] = f"loopwright resume {row['run']}"
         heads = [h for h in found if after is None or datetime.fromisoformat(h["updated_at"]) >= after]
     if json_:
         emit([{k: v for k, v in row.items() if k not in HEAD_KEYS} for row in heads])
@@ -57,12 +62,14 @@ def list_(all_: bool, since: str | None, json_: bool, folder: str, store: str | 
         click.echo("no active runs; --all shows finished ones" if not all_ else "no runs yet", err=True)
         return
     now = datetime.now(UTC)
-    click.echo(f"{'RUN':<24} {'STATE':<16} {'IT':>4} {'SCORE':>6} {'COST':>7} {'NEWS':>8}  NEXT")
+    wide = max(len("RUN"), *(len(row["run"]) for row in heads))
+    long = max(len("STATE"), *(len(row["reason"] or row["phase"]) for row in heads))
+    click.echo(f"{'RUN':<{wide}} {'STATE':<{long}} {'IT':>4} {'SCORE':>6} {'COST':>7} {'NEWS':>8}  NEXT")
     for row in heads:
         state = row["reason"] or row["phase"]
         news = words.ago(now, datetime.fromisoformat(row["updated_at"]))
         click.echo(
-            f"{row['run']:<24} {state:<16} {row['iterations']:>4} {words.score(row['score']):>6} "
+            f"{row['run']:<{wide}} {state:<{long}} {row['iterations']:>4} {words.score(row['score']):>6} "
             f"{words.money(row['cost_usd']):>7} {news:>8}  {row['next']}"
         )
 
@@ -81,7 +88,7 @@ def _head(store: Store, run: str, body: bytes) -> dict[str, Any]:
 
 def _age(text: str) -> float:
     try:
-        return units.seconds(text)
+        return words.duration(text)
     except ValueError as error:
         raise UsageError(f"--since: {error}") from None
 
@@ -187,6 +194,8 @@ def show_(
     where = find(folder, store)
     with opened(where) as runs:
         name = the_run(runs, run)
+        if iteration is not None and not 0 <= iteration <= Journal(runs, name).state.iteration:
+            raise UsageError(f"run {name} has no iteration {iteration}")
         if checkpoint is not None:
             emit(_checkpoint(runs, name, checkpoint))
         elif what == "gates":
@@ -202,11 +211,12 @@ def show_(
             print_diff(where, runs, name, iteration, json_=json_)
         elif what in {"log", "prompt"}:
             last = Journal(runs, name).state.iteration
-            _file(where, name, last if iteration is None else iteration, what)
+            _file(where, name, last if iteration is None else iteration, what, json_=json_)
         elif json_:
             from loopwright.core.head import document
 
-            emit(document(Journal(runs, name).state))
+            state = Journal(runs, name).state
+            emit({**document(state), **({"next": f"loopwright resume {name}"} if words.left(state) else {})})
         else:
             _summary(runs, name, iteration)
 
@@ -244,7 +254,7 @@ def _gates(store: Store, run: str, iteration: int | None, *, json_: bool) -> Non
         mark = words.MARKS.get(line["status"], "?")
         first, *rest = words.safe(line["reason"]).splitlines() or [""]
         click.echo(f"#{line['iteration']:<3} {line['gate']:<14} {mark} {line['value']:.2f}  {first}")
-        for more in rest[:20]:
+        for more in words.at_most(rest, 20):
             click.echo(f"{'':26}{more}")
 
 
@@ -266,7 +276,7 @@ def _events(store: Store, run: str, *, json_: bool) -> None:
         click.echo(f"{fact['n']:>5} {fact['at']:%H:%M:%S} {fact['type']:<18} {text[:160]}")
 
 
-def _file(where: Where, run: str, iteration: int, what: str) -> None:
+def _file(where: Where, run: str, iteration: int, what: str, *, json_: bool) -> None:
     folder = where.project / ".agent-state" / "artifacts" / run / f"{iteration:04d}"
     name = "agent.log" if what == "log" else "prompt.md"
     found: list[Path] = sorted(
@@ -274,7 +284,13 @@ def _file(where: Where, run: str, iteration: int, what: str) -> None:
     )
     if not found:
         raise UsageError(f"run {run} kept no {name} of iteration {iteration}")
-    click.echo(words.safe(found[-1].read_bytes().decode("utf-8", "replace")), nl=False)
+    text = words.safe(found[-1].read_bytes().decode("utf-8", "replace"))
+    if json_:
+        emit({"iteration": iteration, "attempt": len(found), "text": text})
+    elif text:
+        click.echo(text, nl=False)
+    else:
+        click.echo(f"the agent printed nothing in iteration {iteration}", err=True)
 
 
 def _summary(store: Store, run: str, iteration: int | None) -> None:
@@ -283,7 +299,7 @@ def _summary(store: Store, run: str, iteration: int | None) -> None:
             continue
         gates = "   ".join(words.gate(gate, score) for gate, score in row.scores)
         cost = "" if row.cost is None else f"  {words.money(row.cost)}"
-        detail = gates or words.safe(row.problem.splitlines()[0] if row.problem else row.outcome)
+        detail = gates or words.safe(row.problem.splitlines()[0] if row.problem else "under way")
         click.echo(
             f"#{row.number:<3} {detail}   score {words.score(row.score)}  {row.outcome}{cost}  {words.seconds(row.seconds)}"
         )
@@ -305,5 +321,5 @@ def why_(run: str, folder: str, store: str | None) -> None:
     if state.last is not None and state.last.reasons:
         click.echo("  last verdict:")
         for text in state.last.reasons:
-            for i, line in enumerate(words.safe(text).splitlines()[:12]):
+            for i, line in enumerate(words.at_most(words.safe(text).splitlines(), 12)):
                 click.echo(f"    {line}" if i == 0 else f"      {line}")

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 
 import click
 
-from loopwright import units
 from loopwright.cli import words
 from loopwright.cli.read import emit
 from loopwright.cli.view import View, fancy
@@ -39,7 +38,7 @@ class Amount(click.ParamType[float]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The seconds; a usage error when it is none."""
         try:
-            return positive("it", units.seconds(value))
+            return positive("it", words.duration(str(value)))
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
@@ -98,7 +97,9 @@ def _finish(held: Held, view: View, keys: Keys, *, json_: bool, exit_zero: bool)
         code = 0
     if json_:
         emit({**document(state), "exit_code": code})
-    for line in words.three_lines(state):
+    if state.finished is not None and not view.seen:
+        view.line(f"{state.run} was over already: nothing was run; another --as ID begins a new run")
+    for line in words.three_lines(state, ours=True):
         view.line(line)
     return code
 
@@ -115,7 +116,13 @@ def _finish(held: Held, view: View, keys: Keys, *, json_: bool, exit_zero: bool)
 @click.option("--approve", metavar="never|passed|always|alert", help="When a person is asked.")
 @click.option("--workspace", metavar="in_place|none", help="Where the agent works.")
 @click.option("--as", "run_id", metavar="RUN", help="The run's id; the same id again resumes it.")
-@click.option("--set", "sets", multiple=True, metavar="K=V", help="Any setting of a loop file.")
+@click.option(
+    "--set",
+    "sets",
+    multiple=True,
+    metavar="K=V",
+    help="Any setting of a loop file, such as limits.attempts=2.",
+)
 @click.option("--env", multiple=True, metavar="NAME", help="Let a withheld environment variable through.")
 @click.option("--no-baseline", is_flag=True, help="Do not judge the state before any work.")
 @click.option("--no-wait", is_flag=True, help="Exit 6 instead of waiting for a person.")
@@ -137,7 +144,16 @@ def run_(
     no_input: bool,
     **flags: Any,
 ) -> int:
-    """Run the loop of LOOPFILE (or loop.toml, or what the options say) until it is good or a limit is met."""
+    """Run a loop until it is good or a limit is met.
+
+    The loop is what LOOPFILE says (else loop.toml or [tool.loopwright], here or above), and the options.
+
+    \b
+    loopwright run --goal "Make the tests pass" --agent "sh agent.sh" --gate pytest --max-iterations 5
+
+    Exit codes: 0 passed, 2 usage, 3 ended without passing, 4 health, 5 stopped, 6 paused or waiting,
+    7 the agent or a gate could not run, 8 locked, 9 store.
+    """  # noqa: D301 - click reads \b as "leave these lines as they are"
     from loopwright.config import load
 
     del no_wait, no_input  # nothing waits or asks yet: a request exits 6 at once
@@ -188,7 +204,10 @@ def resume_(
     folder: str,
     store: str | None,
 ) -> int:
-    """Go on with RUN where it stands: after a crash, a pause, a stop, or an end that a limit brought."""
+    """Go on with RUN where it stands.
+
+    After a crash, a pause, a stop, or an end that a limit brought.
+    """
     del no_wait
     outside("resume")
     where = find(folder, store)
@@ -211,7 +230,7 @@ def resume_(
         tell=view.line,
         signals=keys.connect,
         by=who(),
-        note=note,
+        note=None if note is None else os.fsencode(note).decode(errors="replace"),
         add={k: v for k, v in add.items() if v is not None},
     )
     with view.live():

@@ -6,9 +6,12 @@ Rule: they read, and say where each value comes from.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
+from loopwright import codec
 from loopwright.cli.read import emit
 from loopwright.cli.where import as_json, enter
 
@@ -34,13 +37,22 @@ def show(loopfile: str | None, sets: tuple[str, ...], origin: bool, folder: str,
         emit([{"key": k, "value": v, "origin": o} for k, v, o in table])
         return
     for key, value, source in table:
-        click.echo(f"{key} = {value}" + (f"    # {source}" if origin else ""))
+        click.echo(f"{key} = {toml(value)}" + (f"    # {source}" if origin else ""))
+
+
+def toml(value: Any) -> str:
+    """`value` as a loop file would have it, on one line."""
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{k} = {toml(v)}' for k, v in value.items())} }}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(toml(v) for v in value)}]"
+    return codec.dumps(value).decode()
 
 
 @click.command("plugins")
 @as_json
 def plugins_(json_: bool) -> None:
-    """List agents, gates and stores by name, with their options."""
+    """List agents and gates by name, with their options."""
     from dataclasses import asdict
 
     from loopwright.registry import plugins

@@ -16,7 +16,7 @@ from loopwright.cli import words
 from loopwright.cli.where import Where, find, opened, outside, places, the_run, who
 from loopwright.codec import encode_signal
 from loopwright.core import events as ev
-from loopwright.errors import Locked
+from loopwright.errors import ConfigError, Locked
 from loopwright.hosts.door import alone
 from loopwright.hosts.local import Ways, settle
 from loopwright.journal import Journal
@@ -38,8 +38,12 @@ def ask(
         store.signal(run, key, encode_signal(event_of(now=now, by=who(), key=key)))
     ways = Ways(project=where.project, store=where.store, environ=dict(os.environ), by=who())
     with suppress(Locked):
-        held = alone(lambda: settle(run, ways))
-        for line in words.three_lines(held.state):
+        try:
+            held = alone(lambda: settle(run, ways))
+        except ConfigError as error:  # it is on record all the same
+            click.echo(f"{run} will {kind} when it is resumed; for now: {error}", err=True)
+            return 0
+        for line in words.three_lines(held.state, ours=True):
             click.echo(line, err=True)
         return 0
     when = "now" if now else "after this iteration"

@@ -35,6 +35,7 @@ class View:
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._quiet = quiet
+        self.seen = False
         self._console: Console | None = None
         self._doing = ""
         self._since = 0.0
@@ -68,10 +69,13 @@ class View:
         """One line above what happens now."""
         if self._quiet:
             return
-        if self._console is not None:
-            self._console.print(words.safe(text), markup=False, soft_wrap=True)
-        else:
-            print(words.safe(text), file=sys.stderr, flush=True)
+        try:
+            if self._console is not None:
+                self._console.print(words.safe(text), markup=False, soft_wrap=True)
+            else:
+                print(words.safe(text), file=sys.stderr, flush=True)
+        except OSError:  # nobody looks on any more: no reason to end a run
+            self._quiet = True
 
     def begin(self, doing: str) -> None:
         """Something starts that takes time."""
@@ -79,7 +83,7 @@ class View:
 
     def hear(self, chunk: bytes) -> None:
         """The agent printed something: a sign of life."""
-        lines = chunk[-400:].decode("utf-8", "replace").strip().splitlines()
+        lines = words.colourless(chunk[-400:].decode("utf-8", "replace")).strip().splitlines()
         self._heard = (time.monotonic(), words.safe(lines[-1])[-60:] if lines else "")
 
     def _now(self) -> Text:
@@ -99,6 +103,7 @@ class View:
 
     def see(self, event: ev.Event) -> None:
         """Takes one fact in; prints what a person wants to know of it."""
+        self.seen = True
         match event:
             case ev.RunStarted():
                 self._number, self._last = 0, None
@@ -137,7 +142,10 @@ class View:
         if score is not None and self._last is not None and abs(score - self._last) >= 0.005:
             trend = f" {'▲' if score > self._last else '▼'} {abs(score - self._last):.2f}"
         gates = "   ".join(words.gate(name, given) for name, given in self._scores)
-        what = gates or f"{outcome}: {self._problem}"
+        what = gates or (f"{outcome}: {self._problem}" if self._problem else outcome)
+        for name, given in self._scores:
+            if given.status == "error":
+                self.line(f"  !    {name}: {given.reason.partition(chr(10))[0]}")
         cost = "" if self._cost is None else f"   {words.money(self._cost)}"
         number = f"#{self._number}" if self._number else "start"
         self.line(

@@ -16,7 +16,7 @@ import click
 
 from loopwright.errors import UsageError
 from loopwright.ports import Store
-from loopwright.stores.opened import open_store, store_path
+from loopwright.stores.opened import open_store, store_exists, store_path
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -78,7 +78,7 @@ def nearest(start: Path, store: str | None) -> Where | None:
 def opened(where: Where) -> Iterator[Store]:
     """The store, which must exist."""
     path = store_path(where.store, where.project)
-    if path is not None and not path.exists():
+    if path is not None and not store_exists(path):
         raise UsageError(f"there are no runs here: {path} does not exist")
     store = open_store(where.store, where.project)
     try:
@@ -115,4 +115,5 @@ def outside(verb: str) -> None:
 
 def who() -> str:
     """The person at this terminal, for the record."""
-    return os.environ.get("LOGNAME") or os.environ.get("USER") or f"uid {os.getuid()}"
+    name = os.environ.get("LOGNAME") or os.environ.get("USER") or f"uid {os.getuid()}"
+    return os.fsencode(name).decode(errors="replace")

@@ -5,15 +5,19 @@ Rule: unknown is a question mark or a dash, never a zero.
 
 from __future__ import annotations
 
+import re
 import sys
 import unicodedata
 from datetime import datetime
 
-from loopwright.core.head import explanation, next_step, reason
+from loopwright import units
+from loopwright.core.head import exit_code, explanation, next_step, reason
 from loopwright.core.state import LoopState
 from loopwright.core.values import Score
+from loopwright.stores.opened import owner_alive
 
 BARS = "▁▂▃▄▅▆▇█"
+ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 MARKS = {"pass": "✓", "fail": "✗", "error": "!", "skipped": "-", None: "?"}
 
 
@@ -24,6 +28,11 @@ def seconds(value: float) -> str:
     minutes, rest = divmod(round(value), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{rest:02d}s"
+
+
+def duration(text: str) -> float:
+    """The seconds that a text of the command line says, where a number is a text as well."""
+    return units.seconds(float(text) if re.fullmatch(r"\d+(\.\d+)?", text, re.ASCII) else text)
 
 
 def money(value: float | None) -> str:
@@ -63,18 +72,43 @@ def safe(text: str) -> str:
     )
 
 
-def three_lines(state: LoopState) -> list[str]:
-    """What happened, why, and what to type next."""
+def colourless(text: str) -> str:
+    """`text` without colours, titles and what else a terminal would do: what is left is read."""
+    return ESCAPES.sub("", text)
+
+
+def at_most(lines: list[str], n: int) -> list[str]:
+    """The first `n` lines, and how many were left out."""
+    return lines if len(lines) <= n + 1 else [*lines[:n], f"… and {len(lines) - n} more lines"]
+
+
+def left(state: LoopState) -> bool:
+    """Whether a run is under way on record while nobody drives it: its process is gone."""
+    under_way = state.finished is None and exit_code(state) is None
+    return under_way and state.claim is not None and owner_alive(state.claim.owner) is False
+
+
+def three_lines(state: LoopState, *, ours: bool = False) -> list[str]:
+    """What happened, why, and what to type next; `ours`: this process drove it and is done with it."""
     word = reason(state) or state.phase
-    mark = "✓" if state.finished and state.finished.phase == "complete" else "✗" if state.finished else "⏸"
+    under_way = state.finished is None and exit_code(state) is None
+    alone = under_way and (ours or left(state))
+    why, step = explanation(state).partition("\n")[0], next_step(state)
+    if alone:
+        why, step = f"{why}, and its process is gone", f"loopwright resume {state.run}"
+    if state.finished is not None:
+        mark = "✓" if state.finished.phase == "complete" else "✗"
+    else:
+        mark = "▶" if under_way and not alone else "⏸"
     totals = state.totals
     cost = money(totals.cost_usd) if totals.known_costs and not totals.unknown_costs else "cost unknown"
     best = "" if state.best is None else f" · best {state.best.score:.2f} (#{state.best.iteration})"
     count = f"{state.iteration} iteration{'' if state.iteration == 1 else 's'}"
+    count = f"in iteration {state.iteration}" if under_way else f"after {count}"
     return [
-        f"{mark} {state.run}: {word} after {count}{best} · {cost} · {seconds(totals.seconds)}",
-        f"  why:  {safe(explanation(state).splitlines()[0] if explanation(state) else '')}",
-        f"  next: {next_step(state)}",
+        f"{mark} {state.run}: {word} {count}{best} · {cost} · {seconds(totals.seconds)}",
+        f"  why:  {safe(why)}",
+        f"  next: {step}",
     ]
 
 

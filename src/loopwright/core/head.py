@@ -59,13 +59,13 @@ def next_step(state: LoopState) -> str:
     if state.finished is not None:
         best = state.best.iteration if state.best else 0
         return ENDINGS[state.finished.reason].next.format(run=state.run, best=best)
-    if state.approval is not None:
-        return f"loopwright approve {state.run}"
+    if state.approval is not None:  # no verb answers it in this version
+        return f"loopwright stop {state.run}"
     if state.expired:
-        return f"loopwright ask-again {state.run}"
+        return f"loopwright resume {state.run}"
     if state.paused:
         return f"loopwright resume {state.run}"
-    return f"loopwright watch {state.run}"
+    return f"loopwright show {state.run}"
 
 
 def explanation(state: LoopState) -> str:

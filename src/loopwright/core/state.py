@@ -32,6 +32,7 @@ class Iteration:
     kinds: tuple[str, ...] = ()  # kinds of its failures, in order
     interrupted: bool = False
     output: Any = None
+    previous: Any = None  # the output before it
     summary: str = ""
     seconds: float = 0.0
     cost_usd: float | None = 0.0

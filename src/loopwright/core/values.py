@@ -43,6 +43,8 @@ Action = Literal["note", "nudge", "ask", "stop", "off"]
 Answer = Literal["approve", "revise", "reject", "expired"]
 
 STATUSES: Final = frozenset(get_args(Status))
+CAUSES: Final = frozenset({None, *get_args(Cause)})
+DIRECTIONS: Final = frozenset({None, *get_args(Direction)})
 MOST: Final = 1e9  # no limit is longer than 30 years or dearer than this: dates and sums stay finite
 COUNTS: Final = frozenset({"max_iterations", "attempts", "max_consecutive_errors", "max_tokens"})
 LIMITS: Final = COUNTS | {  # the names of `[limits]` that hold one number
@@ -106,9 +108,13 @@ class Usage:
     turns: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("cost_usd", "tokens", "turns"):
+        if self.cost_usd is not None:
+            finite("cost_usd", self.cost_usd, low=0)
+        for name in ("tokens", "turns"):
             value = getattr(self, name)
-            if value is not None:
+            if value is not None and not isinstance(value, int):
+                object.__setattr__(self, name, whole(name, value, low=0, high=1e15))
+            elif value is not None:
                 finite(name, value, low=0)
 
 
@@ -184,6 +190,14 @@ class Score:
             finite("a raw score", self.raw)
         if self.status is not None and self.status not in STATUSES:
             raise ValueError(f"a score's status is {self.status!r}, not one of {', '.join(sorted(STATUSES))}")
+        if self.cause not in CAUSES or self.direction not in DIRECTIONS:
+            raise ValueError(f"a score has cause {self.cause!r} and direction {self.direction!r}")
+        if not isinstance(self.reason, str) or not isinstance(self.unit, str):
+            raise ValueError(f"a score's reason and unit are texts, not {self.reason!r} and {self.unit!r}")  # noqa: TRY004 - one error type for bad values
+        if isinstance(self.failing, str) or not all(isinstance(item, str) for item in self.failing):
+            raise ValueError(f"a score's failing items are texts, not {self.failing!r}")
+        if not isinstance(self.evidence, Mapping) or not isinstance(self.graded, bool):
+            raise ValueError("a score's evidence is a mapping, and graded is True or False")  # noqa: TRY004 - the same
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,6 +74,7 @@ def attempt_ended(
         case ev.AttemptSucceeded(result=output, summary=summary, usage=usage):
             notes = notes[it.notes_shown :]
             it = replace(it, open=None, seconds=seconds, done=True, output=output, summary=summary)
+            it = replace(it, previous=state.output)
         case _:
             assert_never(event)
     total = _spend(state.totals, usage, event.seconds, cut=isinstance(event, ev.AttemptInterrupted))

@@ -5,6 +5,8 @@ Rule: a command that was cut off, killed or could not be started has not judged:
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from loopwright.core.judge import Rule
 from loopwright.core.values import Score
 from loopwright.errors import ConfigError
@@ -19,7 +21,7 @@ def command(*, run: str | list[str], ok: tuple[int, ...] = (0,)) -> Gate:
     """
     if not ok or not all(0 <= code <= 255 for code in ok):
         raise ConfigError(f"command: ok is {list(ok)}; it lists exit codes, 0 to 255")
-    origin = source("command", run=run, report=None)
+    origin = replace(source("command", run=run, report=None), stdout=False)  # only the exit status counts
 
     def judge(ran: Ran) -> Score:
         if ran.code in ok:

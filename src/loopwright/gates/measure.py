@@ -6,6 +6,7 @@ was measured becomes a number.
 
 from __future__ import annotations
 
+import json
 import traceback
 from dataclasses import replace
 from math import isfinite
@@ -18,6 +19,9 @@ from loopwright.ports import Gate, Place, Seen
 
 TRACE = 2500  # characters of a traceback in a reason
 FRAMES = 6
+REASON = 4000  # characters of a reason that are kept
+ITEM, ITEMS = 500, 5000  # characters of a failing item, and how many of them
+EVIDENCE = 1_000_000
 
 
 async def measure(gate: Gate, seen: Seen, place: Place) -> Score:
@@ -42,9 +46,8 @@ def as_score(value: object) -> Score:
     True and False pass and fail; a number from 0 to 1 is left to the gate's `min`.
     """
     if isinstance(value, Score):
-        if value.status == "error" and value.cause is None:
-            return replace(value, cause="evidence")
-        return value
+        cause = "evidence" if value.status == "error" and value.cause is None else value.cause
+        return replace(_kept(value), cause=cause)
     if isinstance(value, bool):
         return Score(float(value), "" if value else "returned False", status="pass" if value else "fail")
     if not isinstance(value, int | float):
@@ -60,6 +63,19 @@ def as_score(value: object) -> Score:
             "out_of_range", f"returned {value}; a score is 0 to 1, other units go into Score.raw"
         )
     return Score(float(value))
+
+
+def _kept(score: Score) -> Score:
+    """The score as it can be written down; BadEvidence `no_score` for evidence that is not JSON."""
+    try:
+        text = json.dumps(dict(score.evidence), allow_nan=False, ensure_ascii=False)
+        evidence = json.loads(text.encode(errors="replace"))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadEvidence("no_score", f"returned a Score whose evidence is not JSON: {error}") from None
+    if len(text) > EVIDENCE:
+        raise BadEvidence("no_score", f"returned a Score with {len(text):,} characters of evidence")
+    failing = tuple(clip(plain(item), ITEM) for item in tuple(score.failing)[:ITEMS])
+    return replace(score, reason=clip(plain(score.reason), REASON), failing=failing, evidence=evidence)
 
 
 def unproven(error: BadEvidence) -> Score:

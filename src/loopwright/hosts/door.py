@@ -76,16 +76,29 @@ def alone(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
         return asyncio.run(work())
     box: list[T] = []
     failed: list[BaseException] = []
+    begun: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = []
+    over = threading.Event()
+
+    async def known() -> T:
+        begun.append((asyncio.get_running_loop(), asyncio.current_task()))
+        return await work()
 
     def inside() -> None:
         try:
-            box.append(asyncio.run(work()))
+            box.append(asyncio.run(known()))
         except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
             failed.append(error)
+        over.set()
 
-    thread = threading.Thread(target=inside, name="loopwright")
-    thread.start()
-    thread.join()
+    threading.Thread(target=inside, name="loopwright").start()
+    try:
+        over.wait()  # not join: one that is interrupted takes the thread for ended
+    except BaseException:  # Ctrl-C: the run is given back, it does not go on behind the caller's back
+        for loop, task in begun:
+            if task is not None:
+                loop.call_soon_threadsafe(task.cancel)
+        over.wait()
+        raise
     if failed:
         raise failed[0]
     return box[0]

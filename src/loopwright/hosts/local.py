@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,10 +27,10 @@ from loopwright.journal import Journal
 from loopwright.loop import Assembled, Loop, assemble
 from loopwright.perform import UNSEEN, Run, look
 from loopwright.ports import Observe, Place, Store
-from loopwright.stores.opened import open_store, owner, store_path
+from loopwright.stores.opened import open_store, owner, store_exists, store_path
 from loopwright.supervise import child_environment, sweep, tool_path
 from loopwright.workspace.lock import create_state, lock
-from loopwright.workspace.opened import open_workspace
+from loopwright.workspace.opened import open_workspace, shown
 from loopwright.workspace.watch import roots
 
 LEASE_S: Final = 30.0
@@ -77,13 +77,14 @@ async def start(loop: Loop, run: str | None, ways: Ways) -> Held:
     another loop, `Locked` when another runner has it.
     """
     name = take.made_id(loop.name) if run is None else take.check_id(run)
+    take.check_folder(ways.project)
     assembled = assemble(loop, project=ways.project, path=ways.environ.get("PATH", ""))
     with ExitStack() as stack:
         journal = _journal(name, ways, stack) if _store_exists(ways) else None
         if journal is not None and journal.exists:
             return await _again(journal, assembled, ways, stack)
         programs = probe(assembled, ways)
-        if assembled.mode != "none" or ways.store is None:
+        if assembled.mode != "none" or ways.store is None or assembled.agent.in_folder:
             create_state(ways.project / STATE)
         journal = journal or _journal(name, ways, stack)
         begun = ev.RunStarted(
@@ -174,7 +175,9 @@ async def _hold(
     ways.signals(run)
     if programs is not None:
         _tell_opening(run, assembled, ways, programs)
-    await _mend(run, ways)
+    now = journal.state
+    rested = now.paused or now.approval is not None or any(isinstance(e, ev.Resumed) for e in wanted)
+    await _mend(run, ways, rested=rested)
     try:
         over = await drive(run, effects=programs is not None)
     except asyncio.CancelledError:
@@ -210,11 +213,16 @@ def _taken(
     journal.catch_up()
     if wanted and journal.n != seen:  # what is wanted was made of what stood there before
         raise Locked(f"run {journal.run} was driven by another process meanwhile: say it again")
+    clock.after(journal.state.updated_at)
     begun = [e for e in wanted if isinstance(e, ev.RunStarted)]
+    if begun and workspace.watched:
+        workspace.look()  # what cannot be snapshotted is said before the run is on record
     journal.record(clock.now(), *begun)
     epoch = (journal.state.claim.epoch if journal.state.claim else 0) + 1
     host, boot = me.split("@")[1:3]
-    claimed = ev.Claimed(epoch=epoch, owner=me, host=host, boot=boot, outputs=tuple(str(p) for p in outputs))
+    claimed = ev.Claimed(
+        epoch=epoch, owner=me, host=host, boot=boot, outputs=tuple(shown(str(p)) for p in outputs)
+    )
     journal.claim(claimed, clock.now())
     journal.record(clock.now(), *(e for e in wanted if not isinstance(e, ev.RunStarted)))
     journal.flush()
@@ -227,7 +235,8 @@ def _taken(
         workspace=workspace,
         project=ways.project,
         artifacts=state_dir / "artifacts" / journal.run,
-        env=_environment(journal.run, assembled, ways),
+        env=_environment(journal.run, ways, allow=assembled.loop.env),
+        keys={name: ways.environ[name] for name in _allowed(assembled) if name in ways.environ},
         clock=clock,
         lease=lease,
         lease_s=LEASE_S,
@@ -256,25 +265,31 @@ def _tell_opening(run: Run, assembled: Assembled, ways: Ways, programs: list[str
         ways.tell(line)
 
 
-async def _mend(run: Run, ways: Ways) -> None:
-    """What a crash left: the old tree is ended, the present state kept, the attempt recorded as interrupted."""
+async def _mend(run: Run, ways: Ways, *, rested: bool) -> None:
+    """What a crash left: the old tree is ended, the present state kept, the attempt recorded as interrupted.
+
+    Unless the run rested (paused, a person asked), what became of protected files in an iteration is nobody's edit.
+    """
     journal, workspace = run.journal, run.workspace
     state = journal.state
     workspace.remember(state.evidence)
-    if workspace.problem and state.iteration == 0:
+    if workspace.problem:
         ways.tell(f"no snapshots: {workspace.problem}")
-    left = await asyncio.to_thread(sweep, _mark(journal.run, ways))
+    taken_over = state.claim is not None and state.claim.epoch > 1  # a new run has left nothing behind
+    left = await asyncio.to_thread(sweep, _mark(journal.run, ways)) if taken_over else 0
     if left:
         ways.tell(f"ended {left} processes that an earlier runner left behind")
     it = state.current
-    if it is None or it.open is None:
+    if it is None or (it.open is None and rested):
         return
-    folder = run.artifacts / f"{it.number:04d}" / f"attempt-{it.open.attempt}"
     touched = await asyncio.to_thread(workspace.touched)
     if touched:
         await look(run)
         restored = await asyncio.to_thread(workspace.put_back, touched)
         journal.record(run.clock.now(), ev.EvidenceChanged(paths=restored, action="restored"))
+    if it.open is None:
+        return
+    folder = run.artifacts / f"{it.number:04d}" / f"attempt-{it.open.attempt}"
     seen = await look(run)
     seconds = min(it.open.allowance_s, take.cut_off_seconds(folder))
     journal.record(
@@ -289,9 +304,12 @@ def _handed_over(run: Run) -> None:
     state = run.journal.state
     if state.current is not None and state.current.open is not None:
         seen = run.workspace.look() if run.workspace.watched else UNSEEN
+        seconds = round(run.clock.monotonic() - run.began, 3)
         run.journal.record(
             run.clock.now(),
-            ev.AttemptInterrupted(cause="handover", snapshot=seen.tree, evidence=seen.evidence),
+            ev.AttemptInterrupted(
+                cause="handover", seconds=seconds, snapshot=seen.tree, evidence=seen.evidence
+            ),
         )
     run.journal.flush()
 
@@ -302,7 +320,7 @@ def probe(assembled: Assembled, ways: Ways) -> list[str]:
         root=ways.project,
         project=ways.project,
         artifacts=ways.project,
-        env=_environment("probe", assembled, ways),
+        env=_environment("probe", ways, allow=_allowed(assembled)),
         timeout_s=10.0,
     )
     lines, problems = [], []
@@ -328,8 +346,8 @@ def _watched(assembled: Assembled, ways: Ways) -> tuple[Path, ...]:
     return roots(ways.project, (assembled.loop.spec().get("workspace") or {}).get("watch", ()))
 
 
-def _environment(run: str, assembled: Assembled, ways: Ways) -> dict[str, str]:
-    env, _ = child_environment(ways.environ, allow=_allowed(assembled))
+def _environment(run: str, ways: Ways, *, allow: Sequence[str]) -> dict[str, str]:
+    env, _ = child_environment(ways.environ, allow=allow)
     return {
         **env,
         "PATH": tool_path(ways.project, ways.environ.get("PATH", "")),
@@ -338,9 +356,9 @@ def _environment(run: str, assembled: Assembled, ways: Ways) -> dict[str, str]:
 
 
 def _allowed(assembled: Assembled) -> tuple[str, ...]:
-    """The secret-looking names that agents and gates may see: those the loop names, those an adapter needs."""
+    """The secret-looking names that somebody may see: all, by the loop's `env`; one agent or gate, by its own."""
     keys = {k for a in (assembled.agent, assembled.improve) if a is not None for k in a.keys}
-    return (*assembled.loop.env, *keys)
+    return (*assembled.loop.env, *sorted(keys.union(*(gate.env for gate in assembled.gates))))
 
 
 def _mark(run: str, ways: Ways) -> dict[str, str]:
@@ -352,12 +370,14 @@ def _store_exists(ways: Ways) -> bool:
     if ways.store is not None and not isinstance(ways.store, str):
         return True
     path = store_path(ways.store, ways.project)
-    return path is not None and path.exists()
+    return path is not None and store_exists(path)
 
 
 def _journal(run: str, ways: Ways, stack: ExitStack) -> Journal:
-    if ways.store is None or isinstance(ways.store, str):
-        store = open_store(ways.store, ways.project)
+    store = ways.store
+    if store is None or isinstance(store, str):
+        store = open_store(store, ways.project)
         stack.callback(store.close)
-        return Journal(store, run, observe=ways.observe)
-    return Journal(ways.store, run, observe=ways.observe)
+    journal = Journal(store, run, observe=ways.observe)
+    take.check_place(run, journal.state, ways.project)
+    return journal

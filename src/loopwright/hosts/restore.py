@@ -12,7 +12,7 @@ from loopwright.clock import Clock
 from loopwright.core import events as ev
 from loopwright.errors import UsageError
 from loopwright.hosts.local import STATE
-from loopwright.hosts.take import outputs_of
+from loopwright.hosts.take import check_place, outputs_of
 from loopwright.journal import Journal, history
 from loopwright.loop import Loop
 from loopwright.ports import Store
@@ -29,6 +29,7 @@ def restore(project: Path, store: Store, run: str, tree: str | None, *, force: b
     """
     journal = Journal(store, run)
     state = journal.state
+    check_place(run, state, project)
     if tree is None:
         raise UsageError(f"run {run} has no snapshot of that iteration")
     me = owner()
@@ -63,5 +64,8 @@ def _record(journal: Journal, me: str, tree: str | None) -> None:
     _, host, boot = me.split("@")
     epoch = (journal.state.claim.epoch if journal.state.claim else 0) + 1
     journal.claim(ev.Claimed(epoch=epoch, owner=me, host=host, boot=boot), clock.now())
+    it = journal.state.current
+    if it is not None and it.open is not None:  # nobody drives it, so it was cut off
+        journal.record(clock.now(), ev.AttemptInterrupted(cause="crash"))
     journal.record(clock.now(), ev.WorkspaceChanged(snapshot=tree, cause="restored"))
     journal.flush()

@@ -41,6 +41,20 @@ def check_id(run: str) -> str:
     return run
 
 
+def check_folder(project: Path) -> None:
+    """`UsageError` for a folder whose name cannot be written down."""
+    try:
+        str(project).encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{str(project)!a} has a name that is not UTF-8: rename the folder") from None
+
+
+def check_place(run: str, state: LoopState, project: Path) -> None:
+    """`UsageError` when the run works in another folder than this one; a folder that is gone was moved."""
+    if state.workspace not in {None, str(project)} and Path(str(state.workspace)).is_dir():
+        raise UsageError(f"run {run} works in {state.workspace}, not in {project}: say -C {state.workspace}")
+
+
 def made_id(name: str | None) -> str:
     """A fresh id: the loop's name and four letters."""
     words = re.sub(r"[^A-Za-z0-9_-]+", "-", name or "run").strip("-_")[:40] or "run"

@@ -108,8 +108,9 @@ class MemoryStore:
     def lease(self, run: str, owner: str, ttl: float) -> MemoryLease | None:  # noqa: ARG002 - it cannot expire
         """A lease on the run, or `None`."""
         with self._lock:
-            if self._leases.setdefault(run, owner) != owner:
+            if run in self._leases:
                 return None
+            self._leases[run] = owner
         return MemoryLease(self._leases, run, owner)
 
     def close(self) -> None:

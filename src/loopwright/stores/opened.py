@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
-from loopwright.errors import UsageError
+from loopwright.errors import StoreError, UsageError
 from loopwright.ports import Store
 from loopwright.stores.memory import MemoryStore
 from loopwright.supervise import alive, boot_id, owner_of_this_process
@@ -45,6 +45,14 @@ def store_path(url: str | None, project: Path) -> Path | None:
             f"the store {url!r}: {kind} stores are not available in this version; use sqlite:///PATH"
         )
     raise UsageError(f"the store {url!r} is not a store URL; write sqlite:///PATH or memory:")
+
+
+def store_exists(path: Path) -> bool:
+    """Whether a store's file is there; `StoreError` where we may not even look."""
+    try:
+        return path.exists()
+    except OSError as error:
+        raise StoreError(f"{path} cannot be reached: {error.strerror or error}") from error
 
 
 def open_store(url: str | None, project: Path) -> Store:

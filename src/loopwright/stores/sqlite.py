@@ -71,6 +71,7 @@ class SqliteStore:
         self._db = self._connect(path)
         self._check()  # before anything is set: a file of somebody else's stays as it is
         self._tune(self._db)
+        self._file = path.stat().st_ino
         self._quiet: tuple[int, set[str]] = (-1, set())  # data_version, runs known to have no signals
 
     def _create(self) -> None:
@@ -168,6 +169,12 @@ class SqliteStore:
     def _write(self, put: Callable[[], None]) -> None:
         db = self._db
         try:
+            there = self.path.stat().st_ino == self._file
+        except OSError:
+            there = False
+        if not there:  # SQLite would go on writing into a file that has no name
+            raise StoreError(f"{self.path} was removed or replaced while it was in use: nothing more is kept")
+        try:
             db.execute("BEGIN IMMEDIATE")
             try:
                 put()
@@ -255,7 +262,7 @@ class SqliteStore:
         def put() -> None:
             rows = list(self._db.execute("SELECT owner, until FROM leases WHERE run=?", (run,)))
             held = rows[0] if rows else None
-            if held and held[0] != owner and self._holds(str(held[0]), float(str(held[1]))):
+            if held and self._holds(str(held[0]), float(str(held[1]))):
                 got.append(False)
                 return
             self._db.execute(

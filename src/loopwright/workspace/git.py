@@ -108,7 +108,8 @@ def open_git(root: Path, state: Path, run: str, *, outputs: tuple[Path, ...] = (
     repository = plumbing.find_repository(root)
     users = plumbing.users_git(program, repository) if repository else None
     create_state(state)
-    own = state.resolve() / "git" / plumbing.key_of(root)
+    # By its place from the state folder, so that a project that is moved keeps its snapshots.
+    own = state.resolve() / "git" / plumbing.key_of(Path(os.path.relpath(root, state.resolve())))
     folder = own / "runs" / run
     try:
         plumbing.make_git_dir(own, version, users)

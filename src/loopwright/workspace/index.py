@@ -98,8 +98,15 @@ class Index:
     @contextmanager
     def _alone(self) -> Iterator[plumbing.Call]:
         """Git, while nobody else works on the index."""
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        lock = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            lock = os.open(
+                self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+            )
+        except OSError as error:
+            raise WorkspaceError(
+                f"{self._folder} cannot be written: {error.strerror or error}; resume makes it anew"
+            ) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             # Held by us, so whoever made this file was killed.

@@ -131,9 +131,7 @@ def _take(file: Path, root: Path) -> int:
                 if os.path.samestat(os.fstat(opened), file.lstat()):
                     return opened
         except BlockingIOError:
-            message = (
-                f"{root} is in use by {_holder(opened)}: wait for it, stop it, or use --workspace worktree"
-            )
+            message = f"{root} is in use by {_holder(opened)}: wait for it, or stop it"
             os.close(opened)
             raise Locked(message) from None
         os.close(opened)

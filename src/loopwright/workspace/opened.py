@@ -7,6 +7,7 @@ replaced by is kept in a snapshot first.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,6 +84,8 @@ class Workspace:
             return
         try:
             self._evidence = json.loads((self._copies / f"{digest}.json").read_text(encoding="utf-8"))
+            if protect.digest(self._evidence) != digest:
+                raise ValueError("it was changed")
         except (OSError, ValueError) as error:
             raise WorkspaceError(
                 f"the record of the protected files is lost ({error}); start a new run"
@@ -96,13 +99,13 @@ class Workspace:
 
     def put_back(self, paths: tuple[str, ...]) -> tuple[str, ...]:
         """Puts protected files back as they were; the paths that changed."""
-        return protect.put_back(self.root, self._copies, self._evidence, paths)
+        return tuple(map(shown, protect.put_back(self.root, self._copies, self._evidence, paths)))
 
     def changed_since(self, tree: str) -> tuple[str, ...]:
         """Files of `tree` that are now different or gone; new ones do not count."""
         if not isinstance(self._kept, Git) or self._kept.now().tree == tree:
             return ()
-        return tuple(f.path for f in self._kept.diff(tree).files if f.status != "A")
+        return tuple(shown(f.path) for f in self._kept.diff(tree).files if f.status != "A")
 
     def diff(self, old: str | None, new: str | None = None) -> Diff | None:
         """What changed from one tree to another, or to now; `None` where nothing is recorded."""
@@ -115,6 +118,11 @@ class Workspace:
     def sign_of_life(self) -> object:
         """A cheap fingerprint: when it differs, something was written."""
         return fingerprint(self.root)
+
+
+def shown(path: str) -> str:
+    """A path as text that can be written down: bytes of a name that are not UTF-8 are shown as `\ufffd`."""
+    return os.fsencode(path).decode(errors="replace")
 
 
 def open_workspace(
