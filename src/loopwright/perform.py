@@ -248,9 +248,12 @@ async def gates(run: Run, command: RunGates, watched: Watched) -> None:
     seen = await look(run)
     note_changes(run, seen)
     missing = [run.gates[name] for name in command.missing]
+    tree = run.journal.state.snapshot
     while missing:
         batch = [missing.pop(0)]
         while batch[0].parallel and missing and missing[0].parallel:
+            if {gate.name for gate in batch} & set(missing[0].after):
+                break
             batch.append(missing.pop(0))
         run.begin(f"#{command.iteration} {', '.join(g.name for g in batch)}")
         started = run.clock.monotonic()
@@ -259,7 +262,7 @@ async def gates(run: Run, command: RunGates, watched: Watched) -> None:
         rewritten = await _undone(run)
         if isinstance(scores, Cut):
             return
-        scores = await _untouched(run, batch, scores, rewritten)
+        scores, tree = await _untouched(run, batch, scores, rewritten, tree)
         for gate, (score, seconds) in zip(batch, scores, strict=True):
             run.journal.record(
                 run.clock.now(),
@@ -309,30 +312,33 @@ async def _scored(run: Run, gate: Gate, iteration: int) -> tuple[Score, float]:
 
 async def _undone(run: Run) -> tuple[str, ...]:
     """Protected files that the code a gate ran has changed, put back: it is the agent's code, not the user."""
-    touched = await asyncio.to_thread(run.workspace.touched)
-    if not touched:
+    if not run.workspace.watched or not (touched := await asyncio.to_thread(run.workspace.touched)):
         return ()
     await asyncio.to_thread(run.workspace.look)  # keeps what is replaced
     return await asyncio.to_thread(run.workspace.put_back, touched)
 
 
 async def _untouched(
-    run: Run, batch: list[Gate], scores: list[tuple[Score, float]], rewritten: tuple[str, ...]
-) -> list[tuple[Score, float]]:
-    """The scores, as errors where a gate changed or deleted what it judged: its word is worth nothing then."""
+    run: Run,
+    batch: list[Gate],
+    scores: list[tuple[Score, float]],
+    rewritten: tuple[str, ...],
+    tree: str | None,
+) -> tuple[list[tuple[Score, float]], str | None]:
+    """The scores, as errors where a gate changed or deleted what it judged, and the tree it leaves for the next."""
     if rewritten:
         why = f"protected files were changed while it ran, and put back: {', '.join(rewritten[:5])}"
         error = Score(0.0, why, status="error", cause="evidence")
-        return [(error, seconds) for _, seconds in scores]
-    tree = run.journal.state.snapshot
-    if tree is None or all(gate.writes for gate in batch):
-        return scores
-    changed = await asyncio.to_thread(run.workspace.changed_since, tree)
+        return [(error, seconds) for _, seconds in scores], tree
+    if tree is None:
+        return scores, tree
+    changed, tree = await asyncio.to_thread(run.workspace.after_gate, tree)
     if not changed:
-        return scores
+        return scores, tree
     why = f"it changed {', '.join(changed[:5])} of the work it judged; allow it with writes = true"
     error = Score(0.0, why, status="error", cause="evidence")
-    return [(score if gate.writes else error, s) for gate, (score, s) in zip(batch, scores, strict=True)]
+    judged = [(score if gate.writes else error, s) for gate, (score, s) in zip(batch, scores, strict=True)]
+    return judged, tree
 
 
 def _folder(run: Run, iteration: int, name: str, *, made: bool) -> Path:

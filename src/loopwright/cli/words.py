@@ -67,8 +67,13 @@ def ago(now: datetime, then: datetime | None) -> str:
 
 def safe(text: str) -> str:
     """`text` without what could drive a terminal: control and bidirectional characters are shown, not obeyed."""
+    parts = text.split("\n")
+    return "\n".join(part if part.isprintable() else _shown(part) for part in parts)
+
+
+def _shown(text: str) -> str:
     return "".join(
-        c if c in "\n\t" or unicodedata.category(c) not in {"Cc", "Cf"} else f"\\u{ord(c):04x}" for c in text
+        c if c == "\t" or unicodedata.category(c) not in {"Cc", "Cf"} else f"\\u{ord(c):04x}" for c in text
     )
 
 

@@ -40,6 +40,8 @@ class Workspace:
         self._kept = kept
         self._globs = tuple(globs)
         self._copies = copies
+        self._own_list = copies.parent / "gate-files.json"
+        self._own: frozenset[str] | None = None
         self._evidence: dict[str, str] = {}
         self._tree: str | None = None
         self._next = 0
@@ -101,11 +103,29 @@ class Workspace:
         """Puts protected files back as they were; the paths that changed."""
         return tuple(map(shown, protect.put_back(self.root, self._copies, self._evidence, paths)))
 
-    def changed_since(self, tree: str) -> tuple[str, ...]:
-        """Files of `tree` that are now different or gone; new ones do not count."""
-        if not isinstance(self._kept, Git) or self._kept.now().tree == tree:
-            return ()
-        return tuple(shown(f.path) for f in self._kept.diff(tree).files if f.status != "A")
+    def after_gate(self, tree: str) -> tuple[tuple[str, ...], str]:
+        """The files of `tree` that a gate changed or deleted, and the tree now.
+
+        New files are the gate's own: it may write them again, also after a resume.
+        """
+        if not isinstance(self._kept, Git) or (now := self._kept.now().tree) == tree:
+            return (), tree
+        files = self._kept.diff(tree, now).files
+        new = {shown(f.path) for f in files if f.status == "A"} - self._gates_own()
+        if new:
+            self._own = self._gates_own() | new
+            self._own_list.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._own_list.write_text(json.dumps(sorted(self._own)), encoding="utf-8")
+        theirs = (shown(f.path) for f in files if f.status != "A")
+        return tuple(path for path in theirs if path not in self._gates_own()), now
+
+    def _gates_own(self) -> frozenset[str]:
+        if self._own is None:
+            try:
+                self._own = frozenset(json.loads(self._own_list.read_text(encoding="utf-8")))
+            except (OSError, ValueError):  # none yet; a lost list costs one more error of a gate
+                self._own = frozenset()
+        return self._own
 
     def diff(self, old: str | None, new: str | None = None) -> Diff | None:
         """What changed from one tree to another, or to now; `None` where nothing is recorded."""

@@ -1,0 +1,43 @@
+"""What gates write: their own new files are theirs, the work they judge is not."""
+
+from loopwright.core import events as ev
+
+REPORT = """
+[[gate]]
+use = "command"
+name = "writer"
+run = ["sh", "-c", "echo run >> report.txt; false"]
+"""
+
+
+def statuses(stage, gate):
+    return [e.score.status for e in stage.facts() if isinstance(e, ev.GateScored) and e.gate == gate]
+
+
+def test_a_gate_may_write_its_own_file_again_and_after_a_resume(stage):
+    file = stage.file(REPORT)
+    stage("run", file, "--as", "r", "--max-iterations", "2", expect=3)
+    stage("resume", "r", "--add-iterations", "1", expect=3)
+    assert statuses(stage, "writer") == ["fail"] * 4
+    assert len((stage.folder / "report.txt").read_text().splitlines()) == 4
+
+
+def test_a_gate_that_changes_the_work_is_an_error_and_says_how_to_allow_it(stage):
+    stage.write("data.txt", "1\n")
+    file = stage.file(REPORT.replace("report.txt", "data.txt"))
+    stage("run", file, "--as", "r", "--max-iterations", "1", expect=3)
+    scores = [e.score for e in stage.facts() if isinstance(e, ev.GateScored)]
+    assert {s.status for s in scores} == {"error"}
+    assert "it changed data.txt" in scores[0].reason
+    assert "writes = true" in scores[0].reason
+
+
+def test_a_gate_that_may_write_does_not_spoil_the_gates_after_it(stage):
+    stage.write("data.txt", "1\n")
+    allowed = REPORT.replace("report.txt", "data.txt").replace(
+        'name = "writer"', 'name = "writer"\nwrites = true'
+    )
+    file = stage.file(allowed + '[[gate]]\nuse = "command"\nname = "second"\nrun = "true"\n')
+    stage("run", file, "--as", "r", "--max-iterations", "1", expect=3)
+    assert set(statuses(stage, "second")) == {"pass"}
+    assert set(statuses(stage, "writer")) == {"fail"}
