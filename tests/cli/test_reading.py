@@ -133,3 +133,11 @@ def test_colours_of_an_agent_are_left_out_of_the_last_output():
 def test_one_file_is_no_files(stage):
     stage.run("--max-iterations", "1", expect=3)
     assert "1 file restored" in stage("restore", "r", "--iteration", "0", expect=0).err
+
+
+def test_the_verbs_find_the_store_that_the_loop_file_names(stage):
+    file = stage.file('gates = ["true"]\n[store]\nurl = "sqlite:///elsewhere/runs.db"')
+    stage("run", file, "--as", "r", expect=0)
+    assert (stage.folder / "elsewhere/runs.db").exists()
+    assert "quality_reached" in stage("list", "--all", expect=0).out
+    assert "quality_reached" in stage("why", "r", expect=0).out

@@ -6,6 +6,7 @@ Rule: verbs on runs use the nearest `.agent-state/` upward to the repository's r
 from __future__ import annotations
 
 import os
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -68,10 +69,19 @@ def nearest(start: Path, store: str | None) -> Where | None:
         return Where(start, store)
     for place in (start, *start.parents):
         if (place / ".agent-state").is_dir():
-            return Where(place, None)
+            return Where(place, _said(place / "loop.toml"))
         if (place / ".git").exists():
             break
     return None
+
+
+def _said(file: Path) -> str | None:
+    """The store that the loop file beside the runs names; a file that cannot be read names none."""
+    try:
+        url = tomllib.loads(file.read_text(encoding="utf-8")).get("store", {}).get("url")
+    except (OSError, ValueError, AttributeError):
+        return None
+    return url if isinstance(url, str) else None
 
 
 @contextmanager
