@@ -138,6 +138,8 @@ def note_changes(run: Run, seen: Look) -> None:
     if state.snapshot is None and state.evidence is None:
         evidence = run.workspace.trust()
         changed = ev.WorkspaceChanged(snapshot=seen.tree, evidence=evidence, cause="baseline")
+        for glob in run.workspace.unmatched():
+            run.tell(f"protected: {glob!r} matches no file")
         if seen.left_out:
             run.tell(
                 f"in no snapshot (secret-looking, large or a repository): {', '.join(seen.left_out[:10])}"
@@ -255,14 +257,14 @@ async def gates(run: Run, command: RunGates, watched: Watched) -> None:
             if {gate.name for gate in batch} & set(missing[0].after):
                 break
             batch.append(missing.pop(0))
-        run.begin(f"#{command.iteration} {', '.join(g.name for g in batch)}")
+        run.begin(f"#{command.iteration} gate {', '.join(g.name for g in batch)}")
         started = run.clock.monotonic()
         scores = await watched(asyncio.gather(*(_scored(run, gate, command.iteration) for gate in batch)))
         run.gated = True
         rewritten = await _undone(run)
         if isinstance(scores, Cut):
             return
-        scores, tree = await _untouched(run, batch, scores, rewritten, tree)
+        scores, tree = await _untouched(run, batch, scores, rewritten, tree, first=command.iteration == 0)
         for gate, (score, seconds) in zip(batch, scores, strict=True):
             run.journal.record(
                 run.clock.now(),
@@ -324,8 +326,13 @@ async def _untouched(
     scores: list[tuple[Score, float]],
     rewritten: tuple[str, ...],
     tree: str | None,
+    *,
+    first: bool,
 ) -> tuple[list[tuple[Score, float]], str | None]:
-    """The scores, as errors where a gate changed or deleted what it judged, and the tree it leaves for the next."""
+    """The scores, as errors where a gate changed or deleted what it judged, and the tree it leaves for the next.
+
+    Before any work (`first`) no agent can have made it so: the gate itself must be mended.
+    """
     if rewritten:
         why = f"protected files were changed while it ran, and put back: {', '.join(rewritten[:5])}"
         error = Score(0.0, why, status="error", cause="evidence")
@@ -336,7 +343,7 @@ async def _untouched(
     if not changed:
         return scores, tree
     why = f"it changed {', '.join(changed[:5])} of the work it judged; allow it with writes = true"
-    error = Score(0.0, why, status="error", cause="evidence")
+    error = Score(0.0, why, status="error", cause="tool" if first else "evidence")
     judged = [(score if gate.writes else error, s) for gate, (score, s) in zip(batch, scores, strict=True)]
     return judged, tree
 

@@ -25,11 +25,23 @@ def test_a_gate_may_write_its_own_file_again_and_after_a_resume(stage):
 def test_a_gate_that_changes_the_work_is_an_error_and_says_how_to_allow_it(stage):
     stage.write("data.txt", "1\n")
     file = stage.file(REPORT.replace("report.txt", "data.txt"))
-    stage("run", file, "--as", "r", "--max-iterations", "1", expect=3)
-    scores = [e.score for e in stage.facts() if isinstance(e, ev.GateScored)]
-    assert {s.status for s in scores} == {"error"}
-    assert "it changed data.txt" in scores[0].reason
-    assert "writes = true" in scores[0].reason
+    stage("run", file, "--as", "r", "--max-iterations", "1", "--no-baseline", expect=3)
+    (score,) = [e.score for e in stage.facts() if isinstance(e, ev.GateScored)]
+    assert (score.status, score.cause) == ("error", "evidence")
+    assert "it changed data.txt" in score.reason
+    assert "writes = true" in score.reason
+
+
+def test_before_any_work_such_a_gate_ends_the_run_since_no_agent_can_mend_it(stage):
+    stage.write("data.txt", "1\n")
+    file = stage.file(REPORT.replace("report.txt", "data.txt"))
+    assert "gate_error" in stage("run", file, "--as", "r", expect=7).err
+    assert not [e for e in stage.facts() if isinstance(e, ev.AttemptStarted)]
+
+
+def test_a_glob_that_protects_nothing_is_said(stage):
+    file = stage.file("gates = ['true']\nprotected = ['test/**']")
+    assert "protected: 'test/**' matches no file" in stage("run", file, "--as", "r", expect=0).err
 
 
 def test_a_gate_that_may_write_does_not_spoil_the_gates_after_it(stage):

@@ -86,7 +86,7 @@ def test_what_is_cut_is_said(stage):
 
 def test_the_reason_of_a_gate_that_could_not_judge_is_on_the_screen(stage):
     stage.write("kept.txt", "1\n")
-    ran = stage.run("--max-iterations", "1", gate="sh -c 'date +%N > kept.txt'", expect=3)
+    ran = stage.run("--max-iterations", "1", "--no-baseline", gate="sh -c 'date +%N > kept.txt'", expect=3)
     assert "it changed kept.txt" in ran.err
 
 
@@ -141,3 +141,17 @@ def test_the_verbs_find_the_store_that_the_loop_file_names(stage):
     assert (stage.folder / "elsewhere/runs.db").exists()
     assert "quality_reached" in stage("list", "--all", expect=0).out
     assert "quality_reached" in stage("why", "r", expect=0).out
+
+
+def test_the_next_command_can_be_typed_where_the_verb_was(stage):
+    sub = stage.folder / "sub"
+    sub.mkdir()
+    done = stage("run", "--goal", "g", "--agent", stage.agent, "--gate", "true", "--as", "r", "-C", "sub", expect=0)
+    step = done.err.splitlines()[-1].split("next: ")[1]
+    assert step == "loopwright diff r -C sub"
+    stage(*step.split()[1:], expect=0)
+
+
+def test_a_run_without_snapshots_is_not_told_to_diff(stage):
+    done = stage.run("--workspace", "none", gate="true", expect=0)
+    assert done.doc["next"] == "loopwright show r"

@@ -67,6 +67,6 @@ def _play(project: Path, run: str, environ: dict[str, str], view: View, **flags:
     )
     with view.live():
         held = alone(lambda: start(loaded.loop, run, ways))
-    for line in words.three_lines(held.state):
+    for line in words.three_lines(held.state, project):
         view.line(line)
     return held

@@ -218,7 +218,7 @@ def show_(
             state = Journal(runs, name).state
             emit({**document(state), **({"next": f"loopwright resume {name}"} if words.left(state) else {})})
         else:
-            _summary(runs, name, iteration)
+            _summary(runs, name, iteration, where.project)
 
 
 def _checkpoint(store: Store, run: str, number: int) -> Any:
@@ -293,7 +293,7 @@ def _file(where: Where, run: str, iteration: int, what: str, *, json_: bool) -> 
         click.echo(f"the agent printed nothing in iteration {iteration}", err=True)
 
 
-def _summary(store: Store, run: str, iteration: int | None) -> None:
+def _summary(store: Store, run: str, iteration: int | None, project: Path) -> None:
     for row in rows(store, run):
         if iteration is not None and row.number != iteration:
             continue
@@ -305,7 +305,7 @@ def _summary(store: Store, run: str, iteration: int | None) -> None:
         )
         for note in row.notes:
             click.echo(f"     ! {words.safe(note)}")
-    for line in words.three_lines(Journal(store, run).state):
+    for line in words.three_lines(Journal(store, run).state, project):
         click.echo(line)
 
 
@@ -314,9 +314,10 @@ def _summary(store: Store, run: str, iteration: int | None) -> None:
 @places
 def why_(run: str, folder: str, store: str | None) -> None:
     """Say why RUN stands where it stands."""
-    with opened(find(folder, store)) as runs:
+    where = find(folder, store)
+    with opened(where) as runs:
         state: LoopState = Journal(runs, the_run(runs, run)).state
-    for line in words.three_lines(state):
+    for line in words.three_lines(state, where.project):
         click.echo(line)
     if state.last is not None and state.last.reasons:
         click.echo("  last verdict:")

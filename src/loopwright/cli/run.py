@@ -11,6 +11,7 @@ import secrets
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -87,7 +88,7 @@ class Keys:
         run.leaving.set()
 
 
-def _finish(held: Held, view: View, keys: Keys, *, json_: bool, exit_zero: bool) -> int:
+def _finish(held: Held, view: View, keys: Keys, project: Path, *, json_: bool, exit_zero: bool) -> int:
     """Prints how it ended; the exit code."""
     state = held.state
     code = held.exit_code
@@ -99,7 +100,7 @@ def _finish(held: Held, view: View, keys: Keys, *, json_: bool, exit_zero: bool)
         emit({**document(state), "exit_code": code})
     if state.finished is not None and not view.seen:
         view.line(f"{state.run} was over already: nothing was run; another --as ID begins a new run")
-    for line in words.three_lines(state, ours=True):
+    for line in words.three_lines(state, project, ours=True):
         view.line(line)
     return code
 
@@ -181,7 +182,7 @@ def run_(
     )
     with view.live():
         held = alone(lambda: start(loaded.loop, run_id, ways))
-    return _finish(held, view, keys, json_=json_, exit_zero=exit_zero)
+    return _finish(held, view, keys, ways.project, json_=json_, exit_zero=exit_zero)
 
 
 @click.command("resume")
@@ -235,4 +236,4 @@ def resume_(
     )
     with view.live():
         held = alone(lambda: resume(name, ways))
-    return _finish(held, view, keys, json_=json_, exit_zero=False)
+    return _finish(held, view, keys, ways.project, json_=json_, exit_zero=False)

@@ -43,7 +43,7 @@ def ask(
         except ConfigError as error:  # it is on record all the same
             click.echo(f"{run} will {kind} when it is resumed; for now: {error}", err=True)
             return 0
-        for line in words.three_lines(held.state, ours=True):
+        for line in words.three_lines(held.state, where.project, ours=True):
             click.echo(line, err=True)
         return 0
     when = "now" if now else "after this iteration"

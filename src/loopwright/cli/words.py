@@ -5,10 +5,13 @@ Rule: unknown is a question mark or a dash, never a zero.
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import sys
 import unicodedata
 from datetime import datetime
+from pathlib import Path
 
 from loopwright import units
 from loopwright.core.head import exit_code, explanation, next_step, reason
@@ -93,8 +96,8 @@ def left(state: LoopState) -> bool:
     return under_way and state.claim is not None and owner_alive(state.claim.owner) is False
 
 
-def three_lines(state: LoopState, *, ours: bool = False) -> list[str]:
-    """What happened, why, and what to type next; `ours`: this process drove it and is done with it."""
+def three_lines(state: LoopState, project: Path, *, ours: bool = False) -> list[str]:
+    """What happened, why, and what to type next here; `ours`: this process drove it and is done with it."""
     word = reason(state) or state.phase
     under_way = state.finished is None and exit_code(state) is None
     alone = under_way and (ours or left(state))
@@ -113,8 +116,16 @@ def three_lines(state: LoopState, *, ours: bool = False) -> list[str]:
     return [
         f"{mark} {state.run}: {word} {count}{best} · {cost} · {seconds(totals.seconds)}",
         f"  why:  {safe(why)}",
-        f"  next: {step}",
+        f"  next: {step.replace(state.run, state.run + _from_here(project), 1)}",
     ]
+
+
+def _from_here(project: Path) -> str:
+    """The option by which a verb typed in this folder finds the runs of `project`."""
+    here = Path.cwd()
+    return (
+        "" if here == project or project in here.parents else f" -C {shlex.quote(os.path.relpath(project))}"
+    )
 
 
 def plain(text: str) -> str:

@@ -58,7 +58,9 @@ def next_step(state: LoopState) -> str:
     """The command to type next."""
     if state.finished is not None:
         best = state.best.iteration if state.best else 0
-        return ENDINGS[state.finished.reason].next.format(run=state.run, best=best)
+        step = ENDINGS[state.finished.reason].next.format(run=state.run, best=best)
+        needs_files = step.startswith(("loopwright diff", "loopwright restore"))
+        return f"loopwright show {state.run}" if needs_files and state.base is None else step
     if state.approval is not None:  # no verb answers it in this version
         return f"loopwright stop {state.run}"
     if state.expired:

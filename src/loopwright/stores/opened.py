@@ -11,13 +11,17 @@ from pathlib import Path
 from loopwright.errors import StoreError, UsageError
 from loopwright.ports import Store
 from loopwright.stores.memory import MemoryStore
-from loopwright.supervise import alive, boot_id, owner_of_this_process
 
 LATER = ("files", "postgresql", "s3")
 
 
 def owner() -> str:
     """This process, as leases and claims name it: `pid:start@host@boot`."""
+    from loopwright.supervise import (  # loads asyncio: verbs that read do not need it
+        boot_id,
+        owner_of_this_process,
+    )
+
     return f"{owner_of_this_process()}@{socket.gethostname()}@{boot_id()}"
 
 
@@ -27,6 +31,8 @@ def owner_alive(name: str) -> bool | None:
     host, _, boot = place.partition("@")
     if host != socket.gethostname():
         return None
+    from loopwright.supervise import alive, boot_id
+
     return boot == boot_id() and alive(process)
 
 

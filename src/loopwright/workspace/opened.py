@@ -80,6 +80,10 @@ class Workspace:
         (self._copies / f"{digest}.json").write_text(json.dumps(self._evidence), encoding="utf-8")
         return digest
 
+    def unmatched(self) -> tuple[str, ...]:
+        """The globs that protect nothing: a slip of the pen, or files to come."""
+        return tuple(glob for glob in self._globs if not protect.protected(self.root, (glob,)))
+
     def remember(self, digest: str | None) -> None:
         """Takes the protected files recorded under `digest` for the true ones (after a resume)."""
         if not self._globs or digest is None:
