@@ -116,7 +116,7 @@ def three_lines(state: LoopState, project: Path, *, ours: bool = False) -> list[
     return [
         f"{mark} {state.run}: {word} {count}{best} · {cost} · {seconds(totals.seconds)}",
         f"  why:  {safe(why)}",
-        f"  next: {step.replace(state.run, state.run + _from_here(project), 1)}",
+        f"  next: {step.replace(f' {state.run}', f' {state.run}{_from_here(project)}', 1)}",
     ]
 
 
