@@ -64,6 +64,7 @@ class Commit:
 
 _ENCODER: Final = msgspec.json.Encoder()
 _LINES: Final = msgspec.json.Decoder(_Line)
+_KEYS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _FOLDS: Final = msgspec.json.Decoder(_Fold)
 _FACTS: Final[dict[str, Any]] = {cls.__name__: cls for cls in ev.EVENTS}
 
@@ -140,8 +141,12 @@ def _fact(where: str, envelope: _Envelope) -> ev.Event:
         )
     try:
         fact: ev.Event = _decoder(cls).decode(envelope.e)
+        unknown = sorted(_KEYS.decode(envelope.e).keys() - {f.name for f in fields(cls)})
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
         raise Corrupt(f"{where} holds a damaged {envelope.t}: {error}") from None
+    if unknown:
+        what = f"{envelope.t} with {', '.join(unknown)}"
+        raise StoreError(f"{where} holds {what}, unknown to this loopwright: use the version that wrote it")
     return fact
 
 

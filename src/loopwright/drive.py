@@ -79,6 +79,7 @@ async def drive(run: Run, *, effects: bool = True) -> Finished | Waiting:
                 journal.flush()
                 if until is None or journal.state.approval is not None:
                     return Waiting(until=until, what=why)
+                keep_lease(run)
                 await run.clock.sleep(min(POLL_S, max(0.0, (until - now).total_seconds())))
             case _:
                 assert_never(command)
@@ -134,8 +135,13 @@ def _interruption(run: Run) -> perform.Cut | None:
         return perform.Cut("stop")
     if journal.state.paused:
         return perform.Cut("pause")
+    keep_lease(run)
+    return None
+
+
+def keep_lease(run: Run) -> None:
+    """Renews the lease when a third of it is over; `Locked` when another runner has the run."""
     if run.lease is not None and run.clock.monotonic() - run.renewed > run.lease_s / 3:
         run.renewed = run.clock.monotonic()
         if not run.lease.renew():
-            raise Locked(f"run {journal.run} was taken over by another runner; this one stops")
-    return None
+            raise Locked(f"run {run.journal.run} was taken over by another runner; this one stops")

@@ -124,18 +124,6 @@ class Gate:
         return self.rule.name
 
 
-class Snapshot(Protocol):
-    """A kept state of the workspace: equal trees are equal content."""
-
-    @property
-    def tree(self) -> str | None:
-        """Its id, `None` where nothing can be kept."""
-
-    @property
-    def left_out(self) -> tuple[str, ...]:
-        """Files that are not in it because they look secret or are too large."""
-
-
 class Lease(Protocol):
     """Who drives a run just now; liveness only, the journal is the fence."""
 

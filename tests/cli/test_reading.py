@@ -146,7 +146,9 @@ def test_the_verbs_find_the_store_that_the_loop_file_names(stage):
 def test_the_next_command_can_be_typed_where_the_verb_was(stage):
     sub = stage.folder / "sub"
     sub.mkdir()
-    done = stage("run", "--goal", "g", "--agent", stage.agent, "--gate", "true", "--as", "r", "-C", "sub", expect=0)
+    done = stage(
+        "run", "--goal", "g", "--agent", stage.agent, "--gate", "true", "--as", "r", "-C", "sub", expect=0
+    )
     step = done.err.splitlines()[-1].split("next: ")[1]
     assert step == "loopwright diff r -C sub"
     stage(*step.split()[1:], expect=0)

@@ -130,6 +130,12 @@ def test_an_unknown_fact_is_refused():
         codec.decode("r", 1, "", line)
 
 
+def test_an_unknown_field_of_a_fact_is_refused():
+    line = lines()[0].replace(b'"by":"person 1"', b'"by":"person 1","why":"later"')
+    with pytest.raises(StoreError, match="Resumed with why, unknown"):
+        codec.decode("r", 1, "", line)
+
+
 def test_a_naive_time_is_refused():
     line = lines()[0].replace(b"2026-11-29T12:00:00Z", b"2026-11-29T12:00:00")
     with pytest.raises(Corrupt, match="without a zone"):

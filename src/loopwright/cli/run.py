@@ -10,7 +10,7 @@ import os
 import secrets
 import signal
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -64,7 +64,6 @@ class Keys:
     view: View
     code: int | None = None
     presses: int = 0
-    installed: list[int] = field(default_factory=list)
 
     def connect(self, run: Run) -> None:
         """Takes the signals over for as long as the loop of this thread runs."""

@@ -19,7 +19,6 @@ from loopwright.core.state import LoopState
 from loopwright.core.values import Score
 from loopwright.stores.opened import owner_alive
 
-BARS = "▁▂▃▄▅▆▇█"
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 MARKS = {"pass": "✓", "fail": "✗", "error": "!", "skipped": "-", None: "?"}
 
@@ -46,11 +45,6 @@ def money(value: float | None) -> str:
 def score(value: float | None) -> str:
     """Two decimals, or a dash."""
     return "-" if value is None else f"{value:.2f}"
-
-
-def spark(scores: list[float]) -> str:
-    """The scores as a row of bars."""
-    return "".join(BARS[min(7, int(s * 7.999))] for s in scores)
 
 
 def gate(name: str, given: Score) -> str:

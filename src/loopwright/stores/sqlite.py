@@ -278,11 +278,6 @@ class SqliteStore:
         alive = self._alive(owner)
         return until > time.time() if alive is None else alive
 
-    def holder(self, run: str) -> str | None:
-        """Who has the lease on the run, for messages."""
-        rows = self._rows("SELECT owner FROM leases WHERE run=?", run)
-        return str(rows[0][0]) if rows else None
-
     def renew(self, run: str, owner: str, ttl: float) -> bool:
         """Whether the lease is still `owner`'s; it then holds for `ttl` seconds more."""
         kept: list[bool] = []
