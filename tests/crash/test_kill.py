@@ -20,7 +20,7 @@ from loopwright.stores.sqlite import SqliteStore
 HERE = Path(__file__).parent
 EACH = int(os.environ.get("LOOPWRIGHT_KILLS", "13"))  # times four moments
 MOMENTS = ("start", "attempt", "gates", "close")
-WORK_S, GATE_S = 0.25, 0.25
+WORK_S, GATE_S = 0.12, 0.12
 
 
 def git(folder: Path, *args: str) -> str:
@@ -119,10 +119,10 @@ def strike(aim: str, folder: Path, marks: Path, process: subprocess.Popen, dice:
             until(lambda: (marks / f"gate-{n}").exists() or process.poll() is not None, 30)
             time.sleep(dice.uniform(0, GATE_S * 0.8))
         case "close":
-            n = dice.choice((1, 2, 3))
+            n = dice.choice((1, 3, 3))
             until(lambda: (marks / f"gate-{n}").exists() or process.poll() is not None, 30)
             until(lambda: process.poll() is not None or scored(folder) >= n, 30)
-            time.sleep(dice.uniform(0, 0.01))
+            time.sleep(dice.uniform(0, 0.004))
     process.send_signal(signal.SIGKILL)
     process.wait()
 
