@@ -14,11 +14,11 @@ from typing import Final
 
 from loopwright import codec
 from loopwright.core.apply import apply, fold
-from loopwright.core.events import Claimed, Event
-from loopwright.core.head import head
+from loopwright.core.events import Claimed, Event, IterationClosed
+from loopwright.core.head import head, readable
 from loopwright.core.state import LoopState
 from loopwright.errors import Locked, Taken
-from loopwright.ports import Observe, Store
+from loopwright.ports import Kept, Observe, Store
 
 KEEP_FOLD_EVERY: Final = 64  # commits between cached folds: resuming re-reads no more than these
 
@@ -81,12 +81,18 @@ class Journal:
         facts = tuple(self._pending)
         n = self.n + 1
         line = codec.encode(n, self._link, self._owner, self._epoch, secrets.token_hex(6), facts)
-        active = self.state.finished is None
         link = codec.link_of(line)
         due = n - self._kept >= KEEP_FOLD_EVERY
-        kept = codec.encode_fold(n, link, self.state) if due else None
+        state = self.state
+        kept = Kept(
+            head=codec.dumps(head(state)),
+            active=state.finished is None,
+            fold=codec.encode_fold(n, link, state) if due else None,
+            closed=state.iteration if any(isinstance(e, IterationClosed) for _, e in facts) else None,
+            state=lambda: codec.dumps(readable(state), indent=2),
+        )
         try:
-            self.store.append_with(self.run, n, line, codec.dumps(head(self.state)), kept, active=active)
+            self.store.append_with(self.run, n, line, kept)
         except Taken as taken:
             if taken.standing != line:
                 raise Locked(

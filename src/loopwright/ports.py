@@ -124,6 +124,22 @@ class Gate:
         return self.rule.name
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What a store keeps beside a commit, so that readers need not fold the journal.
+
+    `head` is the run document as JSON, `fold` a cached fold (now and then). `closed` is the iteration
+    that this commit closed; `state` makes the run's state as JSON for people (`core.head.readable`),
+    which only stores that people read ask for.
+    """
+
+    head: bytes
+    active: bool
+    fold: bytes | None = None
+    closed: int | None = None
+    state: Callable[[], bytes] = lambda: b"{}"
+
+
 class Lease(Protocol):
     """Who drives a run just now; liveness only, the journal is the fence."""
 
@@ -147,10 +163,8 @@ class Store(Protocol):
     def read(self, run: str, after: int = 0) -> Iterator[tuple[int, bytes]]:
         """The commits with a number above `after`, in order."""
 
-    def append_with(
-        self, run: str, n: int, commit: bytes, head: bytes, fold: bytes | None, *, active: bool
-    ) -> None:
-        """Like `append`; the head, and the fold if given, become readable with it."""
+    def append_with(self, run: str, n: int, commit: bytes, kept: Kept) -> None:
+        """Like `append`; what is kept beside it becomes readable with it, or soon after."""
 
     def heads(self, *, active: bool | None = None, limit: int = 1000) -> Iterable[tuple[str, bytes]]:
         """Runs with their heads, newest first; may be one commit behind."""

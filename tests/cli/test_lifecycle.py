@@ -17,6 +17,7 @@ from loopwright.errors import Locked
 from loopwright.hosts.door import run as start
 from loopwright.journal import history
 from loopwright.loop import Loop
+from loopwright.ports import Kept
 from loopwright.stores.memory import MemoryStore
 
 HELD = {**WORK, "hold": True}
@@ -168,7 +169,7 @@ class Overtaken(MemoryStore):
             another = MemoryStore()
             assert start(LOOP, run, folder=self.folder, store=another).passed
             for n, body in another.read(run):
-                self.append_with(run, n, body, b"{}", None, active=False)
+                self.append_with(run, n, body, Kept(head=b"{}", active=False))
         return super().lease(run, owner, ttl)
 
 

@@ -19,7 +19,8 @@ from loopwright.codec import encode_signal
 from loopwright.core import events as ev
 from loopwright.errors import BadEvidence, Locked, StoreError, UsageError
 from loopwright.gates.measure import as_score
-from loopwright.hosts.local import Ways, resume
+from loopwright.hosts.local import resume
+from loopwright.hosts.ways import Ways
 from loopwright.journal import Journal, history
 from loopwright.stores.memory import MemoryStore
 from loopwright.stores.opened import owner, owner_alive

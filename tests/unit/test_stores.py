@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from loopwright.errors import Corrupt, StoreError, Taken
+from loopwright.ports import Kept
 from loopwright.stores.memory import MemoryStore
 from loopwright.stores.opened import open_store, owner, owner_alive, store_path
 from loopwright.stores.sqlite import SqliteStore
@@ -49,17 +50,17 @@ def test_a_gap_is_refused(store):
 
 
 def test_a_refused_commit_leaves_head_and_fold_alone(store):
-    store.append_with("r", 1, b"a", b"head 1", b"fold 1", active=True)
+    store.append_with("r", 1, b"a", Kept(head=b"head 1", fold=b"fold 1", active=True))
     with pytest.raises(Taken):
-        store.append_with("r", 1, b"b", b"head 2", b"fold 2", active=False)
+        store.append_with("r", 1, b"b", Kept(head=b"head 2", fold=b"fold 2", active=False))
     assert list(store.heads()) == [("r", b"head 1")]
     assert store.cached("r") == (1, b"fold 1")
 
 
 def test_heads_are_newest_first_and_know_what_is_active(store):
     for run in ("a", "b", "c"):
-        store.append_with(run, 1, b"x", run.encode(), None, active=run != "b")
-    store.append_with("a", 2, b"x", b"a2", None, active=True)
+        store.append_with(run, 1, b"x", Kept(head=run.encode(), active=run != "b"))
+    store.append_with("a", 2, b"x", Kept(head=b"a2", active=True))
     assert list(store.heads()) == [("a", b"a2"), ("c", b"c"), ("b", b"b")]
     assert [run for run, _ in store.heads(active=True)] == ["a", "c"]
     assert [run for run, _ in store.heads(active=False)] == ["b"]

@@ -19,7 +19,8 @@ from loopwright.cli.where import enter
 from loopwright.config import load
 from loopwright.demo.stage import add_project, set_up, tools_path
 from loopwright.hosts.door import alone
-from loopwright.hosts.local import Held, Ways, start
+from loopwright.hosts.local import start
+from loopwright.hosts.ways import Held, Ways
 
 
 @click.command("demo")

@@ -11,8 +11,8 @@ from loopwright.cli import words
 from loopwright.cli.read import emit, snapshot_of
 from loopwright.cli.where import Where, as_json, find, opened, outside, places, the_run
 from loopwright.errors import UsageError
-from loopwright.hosts.local import STATE
 from loopwright.hosts.restore import restore
+from loopwright.hosts.ways import STATE
 from loopwright.ports import Store
 from loopwright.workspace.opened import open_workspace, shown
 

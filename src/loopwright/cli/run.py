@@ -25,7 +25,8 @@ from loopwright.core import events as ev
 from loopwright.core.head import document
 from loopwright.core.values import positive
 from loopwright.hosts.door import alone
-from loopwright.hosts.local import Held, Ways, resume, start
+from loopwright.hosts.local import resume, start
+from loopwright.hosts.ways import Held, Ways
 from loopwright.perform import Run
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -18,7 +18,8 @@ from loopwright.codec import encode_signal
 from loopwright.core import events as ev
 from loopwright.errors import ConfigError, Locked
 from loopwright.hosts.door import alone
-from loopwright.hosts.local import Ways, settle
+from loopwright.hosts.local import settle
+from loopwright.hosts.ways import Ways
 from loopwright.journal import Journal
 
 TOO_LATE = 3

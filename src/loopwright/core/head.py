@@ -144,6 +144,52 @@ def head(state: LoopState) -> dict[str, Any]:
     }
 
 
+def readable(state: LoopState) -> dict[str, Any]:
+    """The state as people read it in a checkpoint, by the names the mission gives its fields."""
+    best, answer = state.best, state.answer
+    limits = {**(state.spec.get("limits") or {}), **state.limits}
+    return {
+        "schema": "loopwright/state/v1",
+        "loop_id": state.run,
+        "task": state.spec.get("goal", ""),
+        "phase": state.phase,
+        "iteration": state.iteration,
+        "max_iterations": limits.get("max_iterations"),
+        "score": state.last.score if state.last else None,
+        "best_score": best.score if best else None,
+        "best_result": None
+        if best is None
+        else {"iteration": best.iteration, "output": best.output, "snapshot": best.snapshot},
+        "errors": [
+            {"iteration": c.number, "outcome": c.outcome} for c in state.recent if c.outcome == "errored"
+        ],
+        "step_log": [
+            {
+                "iteration": c.number,
+                "outcome": c.outcome,
+                "score": c.score,
+                "passed": c.passed,
+                "seconds": c.seconds,
+                "cost_usd": c.cost_usd,
+                "snapshot": c.snapshot,
+                "summary": c.summary,
+            }
+            for c in state.recent
+        ],
+        "started_at": state.started_at.astimezone(UTC) if state.started_at else None,
+        "last_updated": state.updated_at.astimezone(UTC) if state.updated_at else None,
+        "human_approved": None if answer is None else answer.answer == "approve",
+        "metadata": {
+            "labels": dict(state.labels),
+            "workspace": state.workspace,
+            "origin": state.origin,
+            "reason": reason(state),
+            "cost_usd": document(state)["cost_usd"],
+            "alerts": [{"kind": a.kind, "iteration": a.iteration} for a in state.alerts],
+        },
+    }
+
+
 def health(state: LoopState) -> dict[str, Any]:
     """Whether the loop is well, in the mission's one line, and its alerts."""
     well = healthy(state)

@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 from loopwright.core.head import explanation, head, next_step, passed, reason
 from loopwright.core.state import LoopState
 from loopwright.core.values import Best, Phase
-from loopwright.hosts.local import Held, Ways, start
+from loopwright.hosts.local import start
+from loopwright.hosts.ways import Held, Ways
 from loopwright.loop import Loop
 from loopwright.ports import Observe, Store
 

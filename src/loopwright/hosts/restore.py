@@ -11,8 +11,8 @@ from pathlib import Path
 from loopwright.clock import Clock
 from loopwright.core import events as ev
 from loopwright.errors import UsageError
-from loopwright.hosts.local import STATE
 from loopwright.hosts.take import check_place, outputs_of
+from loopwright.hosts.ways import STATE
 from loopwright.journal import Journal, history
 from loopwright.loop import Loop
 from loopwright.ports import Store

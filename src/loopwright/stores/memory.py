@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterable, Iterator
 
 from loopwright.errors import Taken
+from loopwright.ports import Kept
 
 
 class MemoryLease:
@@ -53,16 +54,14 @@ class MemoryStore:
             raise ValueError(f"commit {n} of {run} would leave a gap after {len(lines)}")
         lines.append(commit)
 
-    def append_with(
-        self, run: str, n: int, commit: bytes, head: bytes, fold: bytes | None, *, active: bool
-    ) -> None:
+    def append_with(self, run: str, n: int, commit: bytes, kept: Kept) -> None:
         """Like `append`, with the head and a fold."""
         with self._lock:
             self._append(run, n, commit)
             self._heads.pop(run, None)  # newest last
-            self._heads[run] = (active, head)
-            if fold is not None:
-                self._folds[run] = (n, fold)
+            self._heads[run] = (kept.active, kept.head)
+            if kept.fold is not None:
+                self._folds[run] = (n, kept.fold)
 
     def read(self, run: str, after: int = 0) -> Iterator[tuple[int, bytes]]:
         """The commits above `after`, in order."""

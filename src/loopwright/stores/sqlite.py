@@ -18,6 +18,7 @@ from typing import Any, Final
 import apsw
 
 from loopwright.errors import Corrupt, StoreError, Taken
+from loopwright.ports import Kept
 
 APPLICATION: Final = 0x4C505752  # "LPWR"
 VERSION: Final = 1
@@ -149,9 +150,7 @@ class SqliteStore:
         """Writes commit `n` if absent, durably; `Taken` if not."""
         self._write(lambda: self._insert(run, n, commit))
 
-    def append_with(
-        self, run: str, n: int, commit: bytes, head: bytes, fold: bytes | None, *, active: bool
-    ) -> None:
+    def append_with(self, run: str, n: int, commit: bytes, kept: Kept) -> None:
         """Like `append`, with head and fold in the same transaction."""
 
         def put() -> None:
@@ -159,10 +158,10 @@ class SqliteStore:
             self._db.execute(
                 "INSERT INTO heads VALUES (?, ?, ?, ?) ON CONFLICT (run) DO UPDATE SET "
                 "touched=excluded.touched, active=excluded.active, body=excluded.body",
-                (run, time.time_ns(), active, head),
+                (run, time.time_ns(), kept.active, kept.head),
             )
-            if fold is not None:
-                self._db.execute("INSERT OR REPLACE INTO folds VALUES (?, ?, ?)", (run, n, fold))
+            if kept.fold is not None:
+                self._db.execute("INSERT OR REPLACE INTO folds VALUES (?, ?, ?)", (run, n, kept.fold))
 
         self._write(put)
 

@@ -1,0 +1,52 @@
+"""How a host goes about a run, and what came of it.
+
+Rule: values only. The environment is read by the caller and passed down here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from loopwright.core.head import exit_code
+from loopwright.core.state import LoopState
+from loopwright.drive import Waiting
+from loopwright.perform import Run
+from loopwright.ports import Observe, Store
+
+STATE: Final = ".agent-state"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
+    """How a host goes about a run: where, with what environment, who watches, what is asked of it."""
+
+    project: Path
+    store: Store | str | None = None
+    environ: Mapping[str, str] = field(default_factory=dict)
+    observe: tuple[Observe, ...] = ()
+    hear: Callable[[bytes], None] | None = None
+    begin: Callable[[str], None] = lambda _: None
+    tell: Callable[[str], None] = lambda _: None  # a line of news for the person who started it
+    signals: Callable[[Run], None] = lambda _: None  # connects Ctrl-C and TERM to the open run
+    accept_changes: bool = False
+    origin: str = "hand"
+    by: str = ""
+    note: str | None = None
+    add: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What came of it: the state, and what is waited for when the run is not over."""
+
+    state: LoopState
+    waiting: Waiting | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of DESIGN §11; 6 while something is waited for."""
+        code = exit_code(self.state)
+        return 6 if code is None else code
