@@ -12,12 +12,14 @@ import contextvars
 import inspect
 import queue
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 IDLE_S: Final = 5.0  # how long a thread without work stays
-_Inbox: TypeAlias = "queue.SimpleQueue[tuple[Callable[[], Any], Callable[[Any], None]]]"
+AT_ONCE_S: Final = 0.0005  # a function that was over so soon the last time is waited for on the spot
+_Inbox: TypeAlias = "queue.SimpleQueue[_Call]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,75 +29,168 @@ class Raised:
     error: BaseException
 
 
+@dataclass(frozen=True, slots=True)
+class Late:
+    """The function took longer than it may. `running`: it could not be ended and may still be at work."""
+
+    running: bool
+
+
 def is_async(fn: Callable[..., Any]) -> bool:
     """Whether calling `fn` gives something to await."""
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(type(fn).__call__)
 
 
+class _Call:
+    """One call that a thread makes: what to run, and how its end is heard of."""
+
+    __slots__ = ("arguments", "arrive", "context", "fn", "over", "value")
+
+    def __init__(self, fn: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        self.fn = fn
+        self.arguments = arguments
+        self.context = contextvars.copy_context()
+        self.value: Any = None
+        self.over = threading.Lock()
+        self.over.acquire()
+        self.arrive: Callable[[], None] | None = None  # set once the event loop waits for it
+
+    def make(self) -> None:
+        """Calls the function; its value or what it `Raised` stands in `value` before `over` is released."""
+        try:
+            self.value = self.context.run(self.fn, *self.arguments)
+        except BaseException as error:  # noqa: BLE001 - carried over to the loop's thread
+            self.value = Raised(error)
+
+    def tell(self) -> None:
+        """Lets whoever waits go on."""
+        self.over.release()
+        if (arrive := self.arrive) is not None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                arrive()
+
+
 class Threads:
-    """Daemon threads that run one call after another and end after some idle seconds.
+    """Calls one function; a sync one in daemon threads that end after some idle seconds.
 
     Not an executor: one of those makes the exit of the process wait for a function that hangs, and
     has a fixed number of places, which hanging functions use up.
     """
 
-    __slots__ = ("_idle",)
+    __slots__ = ("_async", "_at_once", "_fn", "_idle")
 
-    def __init__(self) -> None:
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self._fn = fn
+        self._async = is_async(fn)
+        self._at_once = False
         self._idle: list[_Inbox] = []
 
-    async def call(self, fn: Callable[..., Any], *arguments: Any) -> Any:
-        """What `fn` returned, awaited where it must be, or what it `Raised`; raises only CancelledError."""
-        try:
-            value = fn(*arguments) if is_async(fn) else await self._apart(fn, arguments)
-            return await value if isinstance(value, Awaitable) else value
-        except asyncio.CancelledError:
-            raise
-        except BaseException as error:  # noqa: BLE001 - the caller sorts them
-            return Raised(error)
+    async def call(self, *arguments: Any, timeout_s: float, grace_s: float) -> Any:
+        """What the function returned, awaited where it must be, or what it `Raised`, or `Late`.
 
-    async def _apart(self, fn: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
-        """What `fn` returned or `Raised`, in one of these threads."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
-        run = contextvars.copy_context().run
-
-        def work() -> Any:
+        An async function that is late is cancelled and has `grace_s` to end. Raises only CancelledError,
+        when the call itself is cancelled.
+        """
+        began = time.monotonic()
+        if self._async:
             try:
-                return run(fn, *arguments)
-            except BaseException as error:  # noqa: BLE001 - carried over to the loop's thread
+                value = self._fn(*arguments)
+            except Exception as error:  # noqa: BLE001 - the caller sorts them
                 return Raised(error)
+        else:
+            value = await self._apart(arguments, timeout_s)
+        if not isinstance(value, Awaitable):
+            return value
+        return await _awaited(value, timeout_s - (time.monotonic() - began), grace_s)
 
-        def arrive(value: Any) -> None:
+    async def _apart(self, arguments: tuple[Any, ...], timeout_s: float) -> Any:
+        """What the function returned or `Raised` in one of these threads, or `Late`."""
+        call = _Call(self._fn, arguments)
+        self._start(call)
+        began = time.monotonic()
+        # Two turns of the event loop cost more than such a function does.
+        if self._at_once and call.over.acquire(timeout=AT_ONCE_S):
+            return call.value
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+
+        def arrived() -> None:
             if not future.done():
-                future.set_result(value)
+                future.set_result(None)
 
-        def deliver(value: Any) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(arrive, value)
+        def arrive() -> None:
+            loop.call_soon_threadsafe(arrived)
 
-        self._start(work, deliver)
-        return await future
+        call.arrive = arrive
+        if not call.over.acquire(blocking=False):  # else it was over before it could know who waits
+            limit = loop.call_later(max(0.0, timeout_s), arrived)
+            try:
+                await future
+            finally:
+                limit.cancel()
+            if not call.over.acquire(blocking=False):
+                return Late(running=True)
+        self._at_once = time.monotonic() - began < AT_ONCE_S
+        return call.value
 
-    def _start(self, work: Callable[[], Any], deliver: Callable[[Any], None]) -> None:
+    def _start(self, call: _Call) -> None:
         try:
             inbox = self._idle.pop()
         except IndexError:
             inbox = queue.SimpleQueue()
             threading.Thread(target=self._serve, args=(inbox,), name="loopwright call", daemon=True).start()
-        inbox.put((work, deliver))
+        inbox.put(call)
 
     def _serve(self, inbox: _Inbox) -> None:
         while True:
             try:
-                work, deliver = inbox.get(timeout=IDLE_S)
+                call = inbox.get(timeout=IDLE_S)
             except queue.Empty:
                 try:
                     self._idle.remove(inbox)
                 except ValueError:
                     continue  # somebody has just taken it: work is coming
                 return
-            value = work()
+            call.make()
             self._idle.append(inbox)  # before anybody hears of it, so that the next call finds it
-            deliver(value)
-            del work, deliver, value  # an idle thread keeps nothing alive
+            call.tell()
+            del call  # an idle thread keeps nothing alive
+
+
+async def _awaited(value: Awaitable[Any], timeout_s: float, grace_s: float) -> Any:
+    """The value of an awaitable, what it `Raised`, or `Late`; cancelled when the caller is."""
+    task = asyncio.ensure_future(_caught(value))
+    loop = task.get_loop()
+    over: asyncio.Future[None] = loop.create_future()
+
+    def ended(_: object = None) -> None:
+        if not over.done():
+            over.set_result(None)
+
+    task.add_done_callback(ended)
+    limit = loop.call_later(max(0.0, timeout_s), ended)
+    try:
+        await over
+    except asyncio.CancelledError:
+        await _cancel(task, grace_s)
+        raise
+    finally:
+        limit.cancel()
+    if not task.done():
+        await _cancel(task, grace_s)
+        return Late(running=not task.done())
+    return Raised(asyncio.CancelledError()) if task.cancelled() else task.result()
+
+
+async def _caught(value: Awaitable[Any]) -> Any:
+    try:
+        return await value
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:  # noqa: BLE001 - the caller sorts them
+        return Raised(error)
+
+
+async def _cancel(task: asyncio.Future[Any], grace_s: float) -> None:
+    task.cancel()
+    await asyncio.wait({task}, timeout=grace_s)

@@ -21,6 +21,7 @@ from loopwright.errors import Locked
 from loopwright.perform import Run
 
 POLL_S: Final = 0.2  # how soon a signal is noticed while an agent works
+BREATH_S: Final = 0.02  # how long the event loop may be kept from others
 T = TypeVar("T")
 
 
@@ -42,9 +43,20 @@ async def drive(run: Run, *, effects: bool = True) -> Finished | Waiting:
 
     Without `effects` it also stops before an agent or gate would start.
     """
+    watch = _Watch(run)
+    try:
+        return await _driven(run, watch, effects=effects)
+    finally:
+        watch.over()
+
+
+async def _driven(run: Run, watch: _Watch, *, effects: bool) -> Finished | Waiting:
     journal, policy = run.journal, run.policy
+    listening = True
     while journal.state.finished is None:
-        listen(run)
+        if listening:  # facts recorded without waiting for anything leave others no time to say something
+            await watch.breathe()
+            listen(run)
         if run.leaving.is_set():
             journal.flush()
             return Waiting(until=None, what="this host is shutting down")
@@ -53,11 +65,12 @@ async def drive(run: Run, *, effects: bool = True) -> Finished | Waiting:
         if not effects and isinstance(command, RunAgent | RunGates | Wait | Deliver):
             journal.flush()
             return Waiting(until=None, what="to be resumed")
+        listening = not isinstance(command, Judge | Close)
         match command:
             case RunAgent():
-                await perform.attempt(run, command, lambda work: _watched(run, work))
+                await perform.attempt(run, command, watch.watched)
             case RunGates():
-                await perform.gates(run, command, lambda work: _watched(run, work))
+                await perform.gates(run, command, watch.watched)
             case Judge(verdict=verdict, alerts=alerts):
                 journal.record(now, ev.Judged(verdict=verdict), *alerts)
             case Close(outcome=outcome, alerts=alerts):
@@ -108,20 +121,66 @@ def listen(run: Run) -> None:
     journal.store.settle(journal.run, taken)
 
 
-async def _watched(run: Run, work: Awaitable[T]) -> T | perform.Cut:
-    """The result of `work`, or why it was cut: a stop or pause now, a lost lease, a shutdown."""
-    task = asyncio.ensure_future(work)
-    try:
-        while not (await asyncio.wait({task}, timeout=POLL_S))[0]:
-            if cut := _interruption(run):
-                task.cancel()
-                await asyncio.wait({task})
-                return cut
-        return task.result()
-    finally:
-        if not task.done():
-            task.cancel()
-            await asyncio.wait({task})
+class _Watch:
+    """Looks every `POLL_S` whether the work that the driving task awaits must be cut, and then cancels the task.
+
+    A timer, not a second task: work that is over at once costs no turn of the event loop.
+    """
+
+    __slots__ = ("_breath", "_cut", "_error", "_loop", "_run", "_task", "_timer", "_working")
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        self._timer = self._loop.call_later(POLL_S, self._look)
+        self._working = False
+        self._cut: perform.Cut | None = None
+        self._error: BaseException | None = None
+        self._breath = self._loop.time()
+
+    def _look(self) -> None:
+        self._timer = self._loop.call_later(POLL_S, self._look)
+        if not self._working or self._cut or self._error:
+            return
+        try:
+            self._cut = _interruption(self._run)
+        except BaseException as error:  # noqa: BLE001 - raised where the work is awaited
+            self._error = error
+        if self._task is not None and (self._cut or self._error):
+            self._task.cancel()
+
+    def over(self) -> None:
+        """Looks no more."""
+        self._timer.cancel()
+
+    async def breathe(self) -> None:
+        """Gives the event loop a turn now and then, and keeps the lease, where nothing ever waits."""
+        if self._loop.time() - self._breath > BREATH_S:
+            self._breath = self._loop.time()
+            keep_lease(self._run)
+            await asyncio.sleep(0)
+
+    async def watched(self, work: Awaitable[T]) -> T | perform.Cut:
+        """The result of `work`, or why it was cut: a stop or pause now, a lost lease, a shutdown."""
+        self._working = True
+        try:
+            result = await work
+            if not (self._cut or self._error):
+                return result
+        except asyncio.CancelledError:
+            if not (self._cut or self._error):
+                raise
+        finally:
+            self._working = False
+        cut, error = self._cut, self._error
+        self._cut = self._error = None
+        if self._task is not None and self._task.uncancel() > 0:
+            raise asyncio.CancelledError  # somebody else wants the task to end
+        if error is not None:
+            raise error
+        assert cut is not None
+        return cut
 
 
 def _interruption(run: Run) -> perform.Cut | None:

@@ -7,14 +7,16 @@ stands there is our own bytes, this one leaves.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from loopwright import codec
 from loopwright.core.apply import apply, fold
-from loopwright.core.events import Claimed, Event, IterationClosed
+from loopwright.core.events import AttemptSucceeded, Claimed, Event, IterationClosed
 from loopwright.core.head import head, readable
 from loopwright.core.state import LoopState
 from loopwright.errors import Locked, Taken
@@ -23,10 +25,57 @@ from loopwright.ports import Kept, Observe, Store
 KEEP_FOLD_EVERY: Final = 64  # commits between cached folds: resuming re-reads no more than these
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Draft:
+    """A commit ready to be written: its facts and its bytes, and what a store keeps beside it."""
+
+    n: int
+    line: bytes
+    link: str
+    kept: Kept
+    facts: tuple[tuple[datetime, Event], ...]
+
+
+class Together:
+    """Group commit: what several runs write in one turn of the event loop waits for the disk once.
+
+    A refusal takes no other run's commit with it; a store that fails, fails for all that waited.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._waiting: list[tuple[str, _Draft, asyncio.Future[Taken | None]]] = []
+
+    async def write(self, run: str, draft: _Draft) -> Taken | None:
+        """Returns once the commit is durable, with what stands in its place if it was refused."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Taken | None] = loop.create_future()
+        if not self._waiting:
+            loop.call_soon(self._go)
+        self._waiting.append((run, draft, done))
+        return await done
+
+    def _go(self) -> None:
+        asked = [one for one in self._waiting if not one[2].done()]  # a task that was cancelled waits no more
+        self._waiting.clear()
+        if not asked:
+            return
+        try:
+            refused = self.store.append_all([(run, d.n, d.line, d.kept) for run, d, _ in asked])
+        except Exception as error:  # noqa: BLE001 - told to everybody who waits
+            for _, _, done in asked:
+                done.set_exception(error)
+        else:
+            for (_, _, done), taken in zip(asked, refused, strict=True):
+                done.set_result(taken)
+
+
 class Journal:
     """The journal of one run and its fold, `state`."""
 
-    def __init__(self, store: Store, run: str, *, observe: tuple[Observe, ...] = ()) -> None:
+    def __init__(
+        self, store: Store, run: str, *, observe: tuple[Observe, ...] = (), together: Together | None = None
+    ) -> None:
         self.store = store
         self.run = run
         self.state = LoopState()
@@ -34,7 +83,9 @@ class Journal:
         self._link = ""
         self._owner = ""
         self._epoch = 0
+        self._nonce = secrets.token_hex(6)
         self._observe = observe
+        self._together = together
         self._pending: list[tuple[datetime, Event]] = []
         self._kept = 0
         self._load()
@@ -78,30 +129,52 @@ class Journal:
         """Writes the waiting facts as one commit; returns once they are durable. `Locked` when fenced off."""
         if not self._pending:
             return
-        facts = tuple(self._pending)
-        n = self.n + 1
-        line = codec.encode(n, self._link, self._owner, self._epoch, secrets.token_hex(6), facts)
+        draft = self._draft()
+        try:
+            self.store.append_with(self.run, draft.n, draft.line, draft.kept)
+        except Taken as taken:
+            self._check(draft, taken)
+        self._written(draft)
+
+    async def save(self) -> None:
+        """`flush`, in one go with other runs of this process where there are any."""
+        if self._together is None or not self._pending:
+            self.flush()
+            return
+        draft = self._draft()
+        if (taken := await self._together.write(self.run, draft)) is not None:
+            self._check(draft, taken)
+        self._written(draft)
+
+    def _draft(self) -> _Draft:
+        facts, n, state = tuple(self._pending), self.n + 1, self.state
+        line = codec.encode(n, self._link, self._owner, self._epoch, self._nonce, facts)
         link = codec.link_of(line)
         due = n - self._kept >= KEEP_FOLD_EVERY
-        state = self.state
         kept = Kept(
-            head=codec.dumps(head(state)),
+            # The result of an attempt alone says nothing that a reader of heads cannot hear a commit later.
+            head=None
+            if len(facts) == 1 and isinstance(facts[0][1], AttemptSucceeded)
+            else codec.dumps(head(state)),
             active=state.finished is None,
             fold=codec.encode_fold(n, link, state) if due else None,
             closed=state.iteration if any(isinstance(e, IterationClosed) for _, e in facts) else None,
             state=lambda: codec.dumps(readable(state), indent=2),
         )
-        try:
-            self.store.append_with(self.run, n, line, kept)
-        except Taken as taken:
-            if taken.standing != line:
-                raise Locked(
-                    f"run {self.run} was taken over by another runner (commit {n}); this one stops"
-                ) from None
-        self.n, self._link = n, link
-        self._kept = n if due else self._kept
-        self._pending.clear()
-        for _, event in facts:
+        return _Draft(n=n, line=line, link=link, kept=kept, facts=facts)
+
+    def _check(self, draft: _Draft, taken: Taken) -> None:
+        if taken.standing != draft.line:
+            raise Locked(
+                f"run {self.run} was taken over by another runner (commit {draft.n}); this one stops"
+            ) from None
+
+    def _written(self, draft: _Draft) -> None:
+        self.n, self._link = draft.n, draft.link
+        if draft.kept.fold is not None:
+            self._kept = draft.n
+        del self._pending[: len(draft.facts)]
+        for _, event in draft.facts:
             for see in self._observe:
                 see(event)
 

@@ -86,13 +86,14 @@ async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
             reserve_usd=asked.reserve_usd,
         ),
     )
-    journal.flush()
+    await journal.save()
     agent = run.improve if run.improve is not None and asked.iteration > 1 else run.agent
+    folder = _folder(run, asked.iteration, f"attempt-{asked.number}", made=agent.in_folder)
     place = Place(
         root=run.workspace.root,
         project=run.project,
-        artifacts=_folder(run, asked.iteration, f"attempt-{asked.number}", made=agent.in_folder),
-        env=_environment(run, asked, agent),
+        artifacts=folder,
+        env=_environment(run, asked, agent, folder),
         timeout_s=asked.deadline_s,
         grace_s=limits.grace,
         idle_s=limits.idle_timeout,
@@ -114,7 +115,7 @@ async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
         outcome, before=before, after=after, seconds=seconds, dice=run.dice(), recorded=run.workspace.recorded
     )
     journal.record(run.clock.now(), fact)
-    journal.flush()
+    await journal.save()
 
 
 async def _called(agent: Agent, asked: Attempt, place: Place) -> Worked | Failed:
@@ -259,7 +260,7 @@ async def gates(run: Run, command: RunGates, watched: Watched) -> None:
             batch.append(missing.pop(0))
         run.begin(f"#{command.iteration} gate {', '.join(g.name for g in batch)}")
         started = run.clock.monotonic()
-        scores = await watched(asyncio.gather(*(_scored(run, gate, command.iteration) for gate in batch)))
+        scores = await watched(_all_scored(run, batch, command.iteration))
         run.gated = True
         rewritten = await _undone(run)
         if isinstance(scores, Cut):
@@ -274,6 +275,12 @@ async def gates(run: Run, command: RunGates, watched: Watched) -> None:
             )
         if run.clock.monotonic() - started > 0.2:
             run.journal.flush()  # facts wait for company a second at most
+
+
+async def _all_scored(run: Run, batch: list[Gate], iteration: int) -> list[tuple[Score, float]]:
+    if len(batch) == 1:
+        return [await _scored(run, batch[0], iteration)]
+    return list(await asyncio.gather(*(_scored(run, gate, iteration) for gate in batch)))
 
 
 async def _scored(run: Run, gate: Gate, iteration: int) -> tuple[Score, float]:
@@ -349,7 +356,7 @@ async def _untouched(
 
 
 def _folder(run: Run, iteration: int, name: str, *, made: bool) -> Path:
-    folder = run.artifacts / f"{iteration:04d}" / name
+    folder = Path(f"{run.artifacts}/{iteration:04d}/{name}")  # a third of the time of two joins
     try:
         if made:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -363,7 +370,7 @@ def _own(run: Run, names: tuple[str, ...]) -> dict[str, str]:
     return {**{name: run.keys[name] for name in names if name in run.keys}, **run.env}
 
 
-def _environment(run: Run, asked: Attempt, agent: Agent) -> dict[str, str]:
+def _environment(run: Run, asked: Attempt, agent: Agent, folder: Path) -> dict[str, str]:
     best = "" if asked.best is None else f"{asked.best.score:.4f}"
     return {
         **_own(run, agent.keys),
@@ -371,5 +378,5 @@ def _environment(run: Run, asked: Attempt, agent: Agent) -> dict[str, str]:
         "LOOPWRIGHT_ATTEMPT": str(asked.number),
         "LOOPWRIGHT_KEY": asked.key,
         "LOOPWRIGHT_BEST_SCORE": best,
-        "LOOPWRIGHT_ARTIFACTS": str(_folder(run, asked.iteration, f"attempt-{asked.number}", made=False)),
+        "LOOPWRIGHT_ARTIFACTS": str(folder),
     }

@@ -6,7 +6,7 @@ function) returns an `Agent` or a `Gate`; its keyword-only parameters are its op
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeAlias
 from loopwright.core.events import Event
 from loopwright.core.judge import Rule
 from loopwright.core.values import Attempt, Failed, Score, Scored, Worked
+from loopwright.errors import Taken
 
 Observe: TypeAlias = Callable[[Event], None]
 
@@ -128,12 +129,13 @@ class Gate:
 class Kept:
     """What a store keeps beside a commit, so that readers need not fold the journal.
 
-    `head` is the run document as JSON, `fold` a cached fold (now and then). `closed` is the iteration
+    `head` is the run document as JSON (`None`: the one before may stand, it is one commit behind),
+    `fold` a cached fold, now and then. `closed` is the iteration
     that this commit closed; `state` makes the run's state as JSON for people (`core.head.readable`),
     which only stores that people read ask for.
     """
 
-    head: bytes
+    head: bytes | None
     active: bool
     fold: bytes | None = None
     closed: int | None = None
@@ -165,6 +167,9 @@ class Store(Protocol):
 
     def append_with(self, run: str, n: int, commit: bytes, kept: Kept) -> None:
         """Like `append`; what is kept beside it becomes readable with it, or soon after."""
+
+    def append_all(self, commits: Sequence[tuple[str, int, bytes, Kept]]) -> list[Taken | None]:
+        """Like `append_with` for each of several runs, with one wait for the disk; a refusal takes no other with it."""
 
     def heads(self, *, active: bool | None = None, limit: int = 1000) -> Iterable[tuple[str, bytes]]:
         """Runs with their heads, newest first; may be one commit behind."""

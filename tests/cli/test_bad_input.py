@@ -219,7 +219,7 @@ def scrambled(path: Path) -> None:
 
 ALL, ONE = "every run", "this run"
 READING = {ALL: (*RUN, "--as", "other"), ONE: ("show", "r", "--json")}
-CHANGED = 'UPDATE commits SET body = CAST(replace(CAST(body AS TEXT), \'"owner":"\', \'"owner":"x\') AS BLOB) WHERE n = 2'
+CHANGED = 'UPDATE commits SET body = CAST(replace(CAST(body AS TEXT), \'"owner":"\', \'"owner":"x\') AS BLOB) WHERE id % 4294967296 = 2'
 DAMAGE = {
     "empty": (ALL, lambda p: p.write_bytes(b""), "is empty"),
     "not a database": (
@@ -233,14 +233,24 @@ DAMAGE = {
     "of another program": (ALL, foreign, "something else"),
     "of a newer version": (ALL, lambda p: sql(p, "PRAGMA user_version = 9"), "use the version that wrote it"),
     "a lost table": (ALL, lambda p: sql(p, "DROP TABLE signals"), "lost tables"),
-    "a lost commit": (ONE, lambda p: sql(p, "DELETE FROM commits WHERE n = 2"), "has no commit 2"),
+    "a lost commit": (
+        ONE,
+        lambda p: sql(p, "DELETE FROM commits WHERE id % 4294967296 = 2"),
+        "has no commit 2",
+    ),
     "a changed commit": (ONE, lambda p: sql(p, CHANGED), "commit 3 of run r"),
     "a cut commit": (
         ONE,
-        lambda p: sql(p, "UPDATE commits SET body = CAST(substr(body, 1, 40) AS BLOB) WHERE n = 2"),
+        lambda p: sql(
+            p, "UPDATE commits SET body = CAST(substr(body, 1, 40) AS BLOB) WHERE id % 4294967296 = 2"
+        ),
         "commit 2 of run r is damaged",
     ),
-    "text for a commit": (ONE, lambda p: sql(p, "UPDATE commits SET body = 'x' WHERE n = 2"), "commit 2"),
+    "text for a commit": (
+        ONE,
+        lambda p: sql(p, "UPDATE commits SET body = 'x' WHERE id % 4294967296 = 2"),
+        "commit 2",
+    ),
 }
 
 

@@ -17,13 +17,14 @@ from types import TracebackType
 from typing import Any, Final, TypeAlias
 
 from loopwright import calling
-from loopwright.calling import Raised, Threads, is_async
+from loopwright.calling import Late, Raised, Threads, is_async
 from loopwright.core.values import Attempt, Failed, Result, Usage, Worked
 from loopwright.errors import ConfigError, PermanentError, RetryableError
 from loopwright.ports import Agent, Place
 from loopwright.prompt import clean, fit
 
 OUTPUT_BYTES: Final = 1_000_000
+LARGE: Final = 1 << 53  # from here on not every reader of JSON keeps all digits
 TRACE_BYTES: Final = 4096
 TEXT_BYTES: Final = 2000
 YEAR_S: Final = 365 * 86400.0
@@ -60,21 +61,17 @@ def function_agent(fn: Work, *, name: str | None = None) -> Agent:
     """
     title = name or str(getattr(inspect.unwrap(getattr(fn, "func", fn)), "__name__", type(fn).__name__))
     _check(fn, title)
-    threads = Threads()
+    threads = Threads(fn)
 
     async def call(attempt: Attempt, place: Place) -> Worked | Failed:
-        task = asyncio.create_task(threads.call(fn, attempt))
-        try:
-            done, _ = await asyncio.wait({task}, timeout=max(0.0, attempt.deadline_s))
-        except asyncio.CancelledError:
-            await _cancel(task, place.grace_s)
-            raise
-        if not done:
-            return await _late(task, fn, title, attempt.deadline_s, place.grace_s)
-        if task.cancelled():
-            return Failed(kind="unknown", message=f"{title} was cancelled from inside")
-        value = task.result()
-        return _failed(title, value.error) if isinstance(value, Raised) else _worked(title, value)
+        value = await threads.call(attempt, timeout_s=attempt.deadline_s, grace_s=place.grace_s)
+        match value:
+            case Late(running=running):
+                return _late(title, attempt.deadline_s, running=running, thread=not is_async(fn))
+            case Raised(error=error):
+                return _failed(title, error)
+            case _:
+                return _worked(title, value)
 
     return Agent(name=title, call=call, in_folder=False)
 
@@ -96,26 +93,21 @@ def _check(fn: Work, title: str) -> None:
         ) from None
 
 
-async def _cancel(task: asyncio.Task[Any], grace_s: float) -> None:
-    task.cancel()
-    await asyncio.wait({task}, timeout=grace_s)
-
-
-async def _late(task: asyncio.Task[Any], fn: Work, title: str, deadline_s: float, grace_s: float) -> Failed:
+def _late(title: str, deadline_s: float, *, running: bool, thread: bool) -> Failed:
     """The deadline has passed: what is still said is dropped."""
-    await _cancel(task, grace_s)
-    if not task.done():
+    rest = ""
+    if running:
         rest = "; it does not stop when cancelled and may still be running"
-    elif is_async(fn):
-        rest = ""
-    else:
-        rest = "; a thread cannot be ended, so it may still be running, and what it returns is dropped"
+        if thread:
+            rest = "; a thread cannot be ended, so it may still be running, and what it returns is dropped"
     return Failed(kind="timeout", message=f"{title} took longer than {deadline_s:g} s{rest}")
 
 
 def _failed(title: str, error: BaseException) -> Failed:
     if isinstance(error, KeyboardInterrupt):
         raise error
+    if isinstance(error, asyncio.CancelledError):
+        return Failed(kind="unknown", message=f"{title} was cancelled from inside")
     what = fit(clean(f"{title} raised {type(error).__name__}: {_text(error)}"), 1000)
     if isinstance(error, PermanentError):
         return Failed(kind="permanent", message=fit(clean(_text(error)), TEXT_BYTES) or what)
@@ -158,6 +150,8 @@ def _trace(error: BaseException) -> str:
 
 def _worked(title: str, value: Any) -> Worked | Failed:
     """The outcome of a returned value: a `Result` as it is, anything else as its output."""
+    if value is None or (isinstance(value, int) and abs(value) < LARGE):
+        return Worked(result=Result(value))  # the same value after any journal
     result = value if isinstance(value, Result) else Result(value)
     try:
         text = json.dumps(_plain(result.output, "the output"), ensure_ascii=False, allow_nan=False)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from loopwright import calling
-from loopwright.calling import Raised, Threads, is_async
+from loopwright.calling import Late, Raised, Threads, is_async
 from loopwright.core.judge import Rule
 from loopwright.core.values import Cause, Score, finite
 from loopwright.errors import BadEvidence, ConfigError, NotStartable
@@ -183,26 +183,19 @@ def _arguments(fn: Callable[..., Any]) -> int:
 
 def _check(fn: Callable[..., Any]) -> Callable[[Seen, Place], Awaitable[Measure]]:
     count = _arguments(fn)
-    threads = Threads()
+    threads = Threads(fn)
 
     async def check(seen: Seen, place: Place) -> Measure:
         work = seen.output
         if seen.workdir is not None:
             work = Work(output=seen.output, summary=seen.summary, workdir=seen.workdir, seen=seen)
-        task = asyncio.create_task(threads.call(fn, *(work, seen)[:count]))
-        try:
-            done, _ = await asyncio.wait({task}, timeout=place.timeout_s)
-        finally:
-            task.cancel()  # it has ended, is too late, or nobody waits for it any more
-        if not done:
-            await asyncio.wait({task}, timeout=place.grace_s)
+        value = await threads.call(*(work, seen)[:count], timeout_s=place.timeout_s, grace_s=place.grace_s)
+        if isinstance(value, Late):
             late = f"took longer than {place.timeout_s:g} s"
             if not is_async(fn):
                 late += "; a thread cannot be ended, so it may still be running"
             return unproven(BadEvidence("timeout", late))
-        if task.cancelled():
-            return unproven(BadEvidence("cancelled", "was cancelled from inside"))
-        return _scored(task.result())
+        return _scored(value)
 
     return check
 
@@ -212,6 +205,8 @@ def _scored(value: Any) -> Score:
     error = value.error if isinstance(value, Raised) else None
     if isinstance(error, KeyboardInterrupt):
         raise error
+    if isinstance(error, asyncio.CancelledError):
+        return unproven(BadEvidence("cancelled", "was cancelled from inside"))
     try:
         if not isinstance(error, BadEvidence | None):
             cause: Cause = "tool" if isinstance(error, _MISTAKES) else "evidence"

@@ -46,6 +46,8 @@ def as_score(value: object) -> Score:
     True and False pass and fail; a number from 0 to 1 is left to the gate's `min`.
     """
     if isinstance(value, Score):
+        if not (value.reason or value.failing or value.evidence or value.status == "error"):
+            return value  # nothing in it that may have to be cut or cleaned
         cause = "evidence" if value.status == "error" and value.cause is None else value.cause
         return replace(_kept(value), cause=cause)
     if isinstance(value, bool):

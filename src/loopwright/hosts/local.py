@@ -240,6 +240,6 @@ def _journal(run: str, ways: Ways, stack: ExitStack) -> Journal:
     if store is None or isinstance(store, str):
         store = open_store(store, ways.project)
         stack.callback(store.close)
-    journal = Journal(store, run, observe=ways.observe)
+    journal = Journal(store, run, observe=ways.observe, together=ways.together)
     take.check_place(run, journal.state, ways.project)
     return journal

@@ -13,6 +13,7 @@ from typing import Final
 from loopwright.core.head import exit_code
 from loopwright.core.state import LoopState
 from loopwright.drive import Waiting
+from loopwright.journal import Together
 from loopwright.perform import Run
 from loopwright.ports import Observe, Store
 
@@ -25,6 +26,7 @@ class Ways:
 
     project: Path
     store: Store | str | None = None
+    together: Together | None = None  # of `store`, where one process hosts many runs
     environ: Mapping[str, str] = field(default_factory=dict)
     observe: tuple[Observe, ...] = ()
     hear: Callable[[bytes], None] | None = None

@@ -6,7 +6,7 @@ Rule: the same contract as every store, with a lock instead of a disk.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from loopwright.errors import Taken
 from loopwright.ports import Kept
@@ -58,10 +58,22 @@ class MemoryStore:
         """Like `append`, with the head and a fold."""
         with self._lock:
             self._append(run, n, commit)
-            self._heads.pop(run, None)  # newest last
-            self._heads[run] = (kept.active, kept.head)
+            if kept.head is not None:
+                self._heads.pop(run, None)  # newest last
+                self._heads[run] = (kept.active, kept.head)
             if kept.fold is not None:
                 self._folds[run] = (n, kept.fold)
+
+    def append_all(self, commits: Sequence[tuple[str, int, bytes, Kept]]) -> list[Taken | None]:
+        """Like `append_with` for each."""
+        refused: list[Taken | None] = []
+        for run, n, commit, kept in commits:
+            try:
+                self.append_with(run, n, commit, kept)
+                refused.append(None)
+            except Taken as taken:
+                refused.append(taken)
+        return refused
 
     def read(self, run: str, after: int = 0) -> Iterator[tuple[int, bytes]]:
         """The commits above `after`, in order."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -21,18 +21,26 @@ from loopwright.errors import Corrupt, StoreError, Taken
 from loopwright.ports import Kept
 
 APPLICATION: Final = 0x4C505752  # "LPWR"
-VERSION: Final = 1
+VERSION: Final = 2
 BUSY_MS: Final = 5000
+KNOWN: Final = 10_000  # runs whose numbers are remembered
 SAFE: Final = (3, 51, 3)  # older ones can corrupt a WAL with two writers (sqlite.org/wal.html#walresetbug)
 
+# Commits are rows by number alone: `run << 32 | n`. They append to the end of one B-tree, so that a
+# commit writes one page; a key of text would make every few commits rewrite three.
+NUMBERS: Final = 1 << 32
 _SCHEMA: Final = """
-CREATE TABLE commits (run TEXT NOT NULL, n INTEGER NOT NULL, body BLOB NOT NULL, PRIMARY KEY (run, n)) WITHOUT ROWID;
-CREATE TABLE heads (run TEXT PRIMARY KEY, touched INTEGER NOT NULL, active INTEGER NOT NULL, body BLOB NOT NULL) WITHOUT ROWID;
-CREATE INDEX heads_touched ON heads (active, touched);
-CREATE TABLE folds (run TEXT PRIMARY KEY, n INTEGER NOT NULL, body BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE runs (id INTEGER PRIMARY KEY, run TEXT NOT NULL UNIQUE);
+CREATE TABLE commits (id INTEGER PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE heads (id INTEGER PRIMARY KEY, touched INTEGER NOT NULL, active INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE TABLE folds (id INTEGER PRIMARY KEY, n INTEGER NOT NULL, body BLOB NOT NULL);
 CREATE TABLE signals (seq INTEGER PRIMARY KEY, run TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL, settled INTEGER NOT NULL DEFAULT 0, UNIQUE (run, key));
 CREATE TABLE leases (run TEXT PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID;
 """
+_TABLES: Final = {"runs", "commits", "heads", "folds", "signals", "leases"}
+_ADD: Final = "INSERT INTO commits SELECT ?1, ?2 WHERE EXISTS (SELECT 1 FROM commits WHERE id = ?1 - 1)"
+_HEAD: Final = "INSERT OR REPLACE INTO heads VALUES (?, ?, ?, ?)"
+_FOLD: Final = "INSERT OR REPLACE INTO folds VALUES (?, ?, ?)"
 
 
 class SqliteLease:
@@ -73,6 +81,8 @@ class SqliteStore:
         self._check()  # before anything is set: a file of somebody else's stays as it is
         self._tune(self._db)
         self._file = path.stat().st_ino
+        self._name = os.fspath(path)
+        self._ids: dict[str, int] = {}
         self._quiet: tuple[int, set[str]] = (-1, set())  # data_version, runs known to have no signals
 
     def _create(self) -> None:
@@ -136,7 +146,7 @@ class SqliteStore:
             raise StoreError(
                 f"{self.path} has store version {version}; this loopwright reads {VERSION}: use the version that wrote it"
             )
-        if not {"commits", "heads", "folds", "signals", "leases"} <= tables:
+        if not tables >= _TABLES:
             raise Corrupt(f"{self.path} has lost tables: restore a copy, or move it aside to start anew")
 
     def _problem(self, error: apsw.Error) -> StoreError:
@@ -152,47 +162,84 @@ class SqliteStore:
 
     def append_with(self, run: str, n: int, commit: bytes, kept: Kept) -> None:
         """Like `append`, with head and fold in the same transaction."""
+        self._write(lambda: self._insert(run, n, commit, kept))
+
+    def append_all(self, commits: Sequence[tuple[str, int, bytes, Kept]]) -> list[Taken | None]:
+        """Like `append_with` for each, in one transaction; a refusal takes no other with it."""
+        refused: list[Taken | None] = []
 
         def put() -> None:
-            self._insert(run, n, commit)
-            self._db.execute(
-                "INSERT INTO heads VALUES (?, ?, ?, ?) ON CONFLICT (run) DO UPDATE SET "
-                "touched=excluded.touched, active=excluded.active, body=excluded.body",
-                (run, time.time_ns(), kept.active, kept.head),
-            )
-            if kept.fold is not None:
-                self._db.execute("INSERT OR REPLACE INTO folds VALUES (?, ?, ?)", (run, n, kept.fold))
+            for run, n, commit, kept in commits:
+                try:
+                    self._insert(run, n, commit, kept)
+                    refused.append(None)
+                except Taken as taken:
+                    refused.append(taken)
 
         self._write(put)
+        return refused
 
-    def _write(self, put: Callable[[], None]) -> None:
+    def _write(self, put: Callable[[], None], *, durable: bool = True) -> None:
+        """One transaction. A lease need not outlive the power: without `durable` the disk is not waited for."""
         db = self._db
         try:
-            there = self.path.stat().st_ino == self._file
+            there = os.stat(self._name).st_ino == self._file  # noqa: PTH116 - a tenth of the time, at every commit
         except OSError:
             there = False
         if not there:  # SQLite would go on writing into a file that has no name
             raise StoreError(f"{self.path} was removed or replaced while it was in use: nothing more is kept")
         try:
+            if not durable:
+                db.execute("PRAGMA synchronous=normal")
             db.execute("BEGIN IMMEDIATE")
             try:
                 put()
                 db.execute("COMMIT")
             except BaseException:
+                self._ids.clear()  # some may have been made in what is taken back now
                 if db.in_transaction:  # a full disk has rolled back already
                     db.execute("ROLLBACK")
                 raise
+            finally:
+                if not durable:
+                    db.execute("PRAGMA synchronous=full")
         except apsw.Error as error:
             raise self._problem(error) from None
 
-    def _insert(self, run: str, n: int, commit: bytes) -> None:
+    def _id(self, run: str, *, make: bool = False) -> int | None:
+        """The number of a run in this file, made with its first commit; `None` when it has none."""
+        known = self._ids.get(run)
+        if known is None:
+            rows = list(self._db.execute("SELECT id FROM runs WHERE run=?", (run,)))
+            if not rows and not make:
+                return None
+            if not rows:
+                self._db.execute("INSERT INTO runs (run) VALUES (?)", (run,))
+            known = rows[0][0] if rows else self._db.last_insert_rowid()
+            if len(self._ids) >= KNOWN:
+                self._ids.clear()
+            self._ids[run] = known
+        return known
+
+    def _insert(self, run: str, n: int, commit: bytes, kept: Kept | None = None) -> None:
+        db, number = self._db, self._id(run, make=n == 1)
+        if number is None:
+            raise Corrupt(f"{self.path} has lost the commits of run {run} before {n}")
+        key = number * NUMBERS + n
         try:
-            self._db.execute("INSERT INTO commits VALUES (?, ?, ?)", (run, n, commit))
+            if n == 1:
+                db.execute("INSERT INTO commits VALUES (?, ?)", (key, commit))
+            else:
+                db.execute(_ADD, (key, commit))
+                if not db.changes():
+                    raise Corrupt(f"{self.path} has lost commit {n - 1} of run {run}")
         except apsw.ConstraintError:
-            rows = self._db.execute("SELECT body FROM commits WHERE run=? AND n=?", (run, n))
+            rows = db.execute("SELECT body FROM commits WHERE id=?", (key,))
             raise Taken(n, next(iter(rows))[0]) from None
-        if n > 1 and not list(self._db.execute("SELECT 1 FROM commits WHERE run=? AND n=?", (run, n - 1))):
-            raise Corrupt(f"{self.path} has lost commit {n - 1} of run {run}")
+        if kept is not None and kept.head is not None:
+            db.execute(_HEAD, (number, time.time_ns(), kept.active, kept.head))
+        if kept is not None and kept.fold is not None:
+            db.execute(_FOLD, (number, n, kept.fold))
 
     def _rows(self, sql: str, *values: str | int) -> list[Any]:
         try:
@@ -202,23 +249,36 @@ class SqliteStore:
 
     def read(self, run: str, after: int = 0) -> Iterator[tuple[int, bytes]]:
         """The commits above `after`, in order, a bounded number in memory at a time."""
+        try:
+            number = self._id(run)
+        except apsw.Error as error:
+            raise self._problem(error) from None
+        if number is None:
+            return
+        base = number * NUMBERS
         while rows := self._rows(
-            "SELECT n, body FROM commits WHERE run=? AND n>? ORDER BY n LIMIT 256", run, after
+            "SELECT id, body FROM commits WHERE id>? AND id<? ORDER BY id LIMIT 256",
+            base + after,
+            base + NUMBERS,
         ):
-            for n, body in rows:
+            for key, body in rows:
+                n = key - base
                 if not isinstance(body, bytes):  # SQLite keeps what it is given, whatever the column says
                     raise Corrupt(f"{self.path} holds text where commit {n} of run {run} should be")
                 yield n, body
-            after = rows[-1][0]
+            after = rows[-1][0] - base
 
     def heads(self, *, active: bool | None = None, limit: int = 1000) -> Iterable[tuple[str, bytes]]:
         """Runs with their heads, newest first."""
         where = "" if active is None else f"WHERE active={int(active)}"
-        return self._rows(f"SELECT run, body FROM heads {where} ORDER BY touched DESC LIMIT ?", limit)  # noqa: S608 - a constant
+        return self._rows(
+            f"SELECT run, body FROM heads JOIN runs USING (id) {where} ORDER BY touched DESC LIMIT ?",  # noqa: S608 - a constant
+            limit,
+        )
 
     def cached(self, run: str) -> tuple[int, bytes] | None:
         """A cached fold and the commit it reaches to."""
-        rows = self._rows("SELECT n, body FROM folds WHERE run=?", run)
+        rows = self._rows("SELECT n, body FROM folds JOIN runs USING (id) WHERE run=?", run)
         return rows[0] if rows else None
 
     def signal(self, run: str, key: str, record: bytes) -> bool:
@@ -237,7 +297,9 @@ class SqliteStore:
 
     def signals(self, run: str) -> Iterable[tuple[str, bytes]]:
         """The signals not yet settled, oldest first; nearly free while nobody else writes."""
-        version = self._db.pragma("data_version")  # looks at the file; the C call of that name does not
+        version = next(iter(self._db.execute("PRAGMA data_version")))[
+            0
+        ]  # looks at the file; the C call of that name does not
         if version == self._quiet[0] and run in self._quiet[1]:
             return ()
         rows = self._rows("SELECT key, body FROM signals WHERE run=? AND settled=0 ORDER BY seq", run)
@@ -269,7 +331,7 @@ class SqliteStore:
             )
             got.append(True)
 
-        self._write(put)
+        self._write(put, durable=False)
         return SqliteLease(self, run, owner, ttl) if got[0] else None
 
     def _holds(self, owner: str, until: float) -> bool:
@@ -287,13 +349,14 @@ class SqliteStore:
             )
             kept.append(self._db.changes() == 1)
 
-        self._write(put)
+        self._write(put, durable=False)
         return kept[0]
 
     def release(self, run: str, owner: str) -> None:
         """Gives the lease back."""
         self._write(
-            lambda: _all(self._db.execute("DELETE FROM leases WHERE run=? AND owner=?", (run, owner)))
+            lambda: _all(self._db.execute("DELETE FROM leases WHERE run=? AND owner=?", (run, owner))),
+            durable=False,
         )
 
     def close(self) -> None:
