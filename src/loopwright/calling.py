@@ -114,16 +114,12 @@ class Threads:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
 
-        def arrived() -> None:
-            if not future.done():
-                future.set_result(None)
-
         def arrive() -> None:
-            loop.call_soon_threadsafe(arrived)
+            loop.call_soon_threadsafe(_done, future)
 
         call.arrive = arrive
         if not call.over.acquire(blocking=False):  # else it was over before it could know who waits
-            limit = loop.call_later(max(0.0, timeout_s), arrived)
+            limit = loop.call_later(max(0.0, timeout_s), _done, future)
             try:
                 await future
             finally:
@@ -159,16 +155,10 @@ class Threads:
 
 async def _awaited(value: Awaitable[Any], timeout_s: float, grace_s: float) -> Any:
     """The value of an awaitable, what it `Raised`, or `Late`; cancelled when the caller is."""
-    task = asyncio.ensure_future(_caught(value))
-    loop = task.get_loop()
+    loop = asyncio.get_running_loop()
     over: asyncio.Future[None] = loop.create_future()
-
-    def ended(_: object = None) -> None:
-        if not over.done():
-            over.set_result(None)
-
-    task.add_done_callback(ended)
-    limit = loop.call_later(max(0.0, timeout_s), ended)
+    task = loop.create_task(_caught(value, over))
+    limit = loop.call_later(max(0.0, timeout_s), _done, over)
     try:
         await over
     except asyncio.CancelledError:
@@ -179,16 +169,22 @@ async def _awaited(value: Awaitable[Any], timeout_s: float, grace_s: float) -> A
     if not task.done():
         await _cancel(task, grace_s)
         return Late(running=not task.done())
-    return Raised(asyncio.CancelledError()) if task.cancelled() else task.result()
+    return task.result()
 
 
-async def _caught(value: Awaitable[Any]) -> Any:
+async def _caught(value: Awaitable[Any], over: asyncio.Future[None]) -> Any:
+    """The value, or what was `Raised` for it; says itself that it is over, a turn of the loop before a task does."""
     try:
         return await value
-    except asyncio.CancelledError:
-        raise
     except BaseException as error:  # noqa: BLE001 - the caller sorts them
         return Raised(error)
+    finally:
+        _done(over)
+
+
+def _done(over: asyncio.Future[None]) -> None:
+    if not over.done():
+        over.set_result(None)
 
 
 async def _cancel(task: asyncio.Future[Any], grace_s: float) -> None:

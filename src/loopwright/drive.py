@@ -58,12 +58,12 @@ async def _driven(run: Run, watch: _Watch, *, effects: bool) -> Finished | Waiti
             await watch.breathe()
             listen(run)
         if run.leaving.is_set():
-            journal.flush()
+            await journal.save()
             return Waiting(until=None, what="this host is shutting down")
         now = run.clock.now()
         command = decide(policy, journal.state, now)
         if not effects and isinstance(command, RunAgent | RunGates | Wait | Deliver):
-            journal.flush()
+            await journal.save()
             return Waiting(until=None, what="to be resumed")
         listening = not isinstance(command, Judge | Close)
         match command:
@@ -77,7 +77,7 @@ async def _driven(run: Run, watch: _Watch, *, effects: bool) -> Finished | Waiti
                 journal.record(now, *alerts, ev.IterationClosed(outcome=outcome))
             case Ask(request=request):
                 journal.record(now, request)
-                journal.flush()
+                await journal.save()
             case Expire(id=id_):
                 expired = ev.ApprovalDecided(id=id_, answer="expired", by="time", channel="host")
                 journal.store.signal(journal.run, f"decision/{id_}", encode_signal(expired))
@@ -85,11 +85,11 @@ async def _driven(run: Run, watch: _Watch, *, effects: bool) -> Finished | Waiti
                 journal.record(now, ev.Delivered(to=to, problem="not available in this version"))
             case Finish(finished=finished):
                 journal.record(now, finished)
-                journal.flush()
+                await journal.save()
             case Wait(until=until, why=why, seconds=seconds):
                 if seconds is not None and until is not None:
                     journal.record(now, ev.WaitStarted(until=until, seconds=seconds, why=why))
-                journal.flush()
+                await journal.save()
                 if until is None or journal.state.approval is not None:
                     return Waiting(until=until, what=why)
                 keep_lease(run)
@@ -97,7 +97,7 @@ async def _driven(run: Run, watch: _Watch, *, effects: bool) -> Finished | Waiti
             case _:
                 assert_never(command)
     listen(run)  # a stop that came with the end must not end the run when it is reopened
-    journal.flush()
+    await journal.save()
     return Finished()
 
 

@@ -109,6 +109,11 @@ class Loop:
         }
         return {_dotted(name): v for name, v in values.items() if v is not None and name not in empty}
 
+    @property
+    def watch(self) -> tuple[str, ...]:
+        """What no agent may change: `workspace.watch`."""
+        return tuple(_table(self.workspace).get("watch", ()))
+
     def spec(self) -> dict[str, Any]:
         """The loop as JSON, in the shape of a loop file; functions as `module:name` or `script:PATH#name`."""
         spec: dict[str, Any] = {}
@@ -165,7 +170,11 @@ class Loop:
 
     def policy(self, *, agent: Agent, gates: Sequence[Gate], improve: Agent | None = None) -> Policy:
         """The pure part of this loop, with these agents and gates."""
-        whole = self.resolved(agent, improve)
+        return self.resolved(agent, improve).judged_by(gates)
+
+    def judged_by(self, gates: Sequence[Gate]) -> Policy:
+        """The policy of a loop that has every default written out (`resolved`)."""
+        whole = self
         limits = {f.name: getattr(whole, f.name) for f in fields(Limits)}
         approval = {k: v for k, v in _table(whole.approval).items() if k in _ASKING}
         return Policy(
@@ -219,10 +228,9 @@ def assemble(loop: Loop, *, project: Path, path: str, places: Mapping[str, str] 
     if faults or found.agent is None:
         raise ConfigError(*told(faults, places or {}))
     whole = replace(loop, goal=goal).resolved(found.agent, found.improve)
-    policy = whole.policy(agent=found.agent, improve=found.improve, gates=found.gates)
     return Assembled(
         loop=whole,
-        policy=policy,
+        policy=whole.judged_by(found.gates),
         agent=found.agent,
         improve=found.improve,
         gates=found.gates,

@@ -45,7 +45,7 @@ def probe(assembled: Assembled, ways: Ways) -> list[str]:
 
 def watched(assembled: Assembled, ways: Ways) -> tuple[Path, ...]:
     """What no agent may change, by the loop's `workspace.watch`."""
-    return roots(ways.project, (assembled.loop.spec().get("workspace") or {}).get("watch", ()))
+    return roots(ways.project, assembled.loop.watch)
 
 
 def environment(run: str, ways: Ways, *, allow: Sequence[str]) -> dict[str, str]:

@@ -31,15 +31,22 @@ from loopwright.workspace.opened import open_workspace, shown
 LEASE_S: Final = 30.0
 
 
-async def start(loop: Loop, run: str | None, ways: Ways) -> Held:
+async def start(loop: Loop | Assembled, run: str | None, ways: Ways) -> Held:
     """Runs `loop` under this id (made up when `None`) until it is over or waits; the same id again goes on.
+
+    Who starts many runs of one loop assembles it once.
 
     `ConfigError` when it cannot be started (nothing is created), `UsageError` when the id stands for
     another loop, `Locked` when another runner has it.
     """
-    name = take.made_id(loop.name) if run is None else take.check_id(run)
+    said = loop if isinstance(loop, Loop) else loop.loop
+    name = take.made_id(said.name) if run is None else take.check_id(run)
     take.check_folder(ways.project)
-    assembled = assemble(loop, project=ways.project, path=ways.environ.get("PATH", ""))
+    assembled = (
+        assemble(loop, project=ways.project, path=ways.environ.get("PATH", ""))
+        if isinstance(loop, Loop)
+        else loop
+    )
     with ExitStack() as stack:
         journal = _journal(name, ways, stack) if _store_exists(ways) else None
         if journal is not None and journal.exists:
@@ -134,7 +141,7 @@ async def _hold(
     programs: list[str] | None = None,
 ) -> Held:
     """Takes the run, drives it, and gives it back. Without `programs`, what runs as what, it starts none."""
-    run = _taken(journal, assembled, ways, stack, wanted)
+    run = await _taken(journal, assembled, ways, stack, wanted)
     ways.signals(run)
     if programs is not None:
         _tell_opening(run, assembled, ways, programs)
@@ -149,7 +156,7 @@ async def _hold(
     return Held(state=journal.state, waiting=over if isinstance(over, Waiting) else None)
 
 
-def _taken(
+async def _taken(
     journal: Journal, assembled: Assembled, ways: Ways, stack: ExitStack, wanted: tuple[ev.Event, ...]
 ) -> Run:
     """The run, ours: leased, its workspace locked, and claimed in its journal."""
@@ -188,7 +195,7 @@ def _taken(
     )
     journal.claim(claimed, clock.now())
     journal.record(clock.now(), *(e for e in wanted if not isinstance(e, ev.RunStarted)))
-    journal.flush()
+    await journal.save()
     return Run(
         journal=journal,
         policy=assembled.policy,

@@ -166,18 +166,46 @@ class SqliteStore:
 
     def append_all(self, commits: Sequence[tuple[str, int, bytes, Kept]]) -> list[Taken | None]:
         """Like `append_with` for each, in one transaction; a refusal takes no other with it."""
-        refused: list[Taken | None] = []
+        refused: list[Taken | None] = [None] * len(commits)
 
         def put() -> None:
-            for run, n, commit, kept in commits:
+            if self._inserted(commits):
+                return
+            for i, (run, n, commit, kept) in enumerate(commits):  # somebody is refused: who?
                 try:
                     self._insert(run, n, commit, kept)
-                    refused.append(None)
                 except Taken as taken:
-                    refused.append(taken)
+                    refused[i] = taken
 
         self._write(put)
         return refused
+
+    def _inserted(self, commits: Sequence[tuple[str, int, bytes, Kept]]) -> bool:
+        """Whether all of these went in at once, a third of the time of one by one; else none did."""
+        db, bodies, heads, folds = self._db, [], [], []
+        for run, n, commit, kept in commits:
+            number = self._id(run, make=n == 1)
+            if number is None or n == 1 or len(commits) == 1:
+                return False
+            bodies.append((number * NUMBERS + n, commit))
+            if kept.head is not None:
+                heads.append((number, time.time_ns(), kept.active, kept.head))
+            if kept.fold is not None:
+                folds.append((number, n, kept.fold))
+        db.execute("SAVEPOINT several")
+        before = db.total_changes()
+        try:
+            db.executemany(_ADD, bodies)
+            whole = db.total_changes() - before == len(bodies)
+        except apsw.ConstraintError:
+            whole = False
+        if whole:
+            db.executemany(_HEAD, heads)
+            db.executemany(_FOLD, folds)
+        else:
+            db.execute("ROLLBACK TO several")
+        db.execute("RELEASE several")
+        return whole
 
     def _write(self, put: Callable[[], None], *, durable: bool = True) -> None:
         """One transaction. A lease need not outlive the power: without `durable` the disk is not waited for."""
@@ -304,8 +332,9 @@ class SqliteStore:
             return ()
         rows = self._rows("SELECT key, body FROM signals WHERE run=? AND settled=0 ORDER BY seq", run)
         if not rows:
-            known = self._quiet[1] if version == self._quiet[0] else set()
-            self._quiet = (version, known | {run})
+            if version != self._quiet[0]:
+                self._quiet = (version, set())
+            self._quiet[1].add(run)
         return rows
 
     def settle(self, run: str, keys: Iterable[str]) -> None:
