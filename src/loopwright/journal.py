@@ -7,12 +7,11 @@ stands there is our own bytes, this one leaves.
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from loopwright import codec
 from loopwright.core.apply import apply, fold
@@ -21,6 +20,9 @@ from loopwright.core.head import head, readable
 from loopwright.core.state import LoopState
 from loopwright.errors import Locked, Taken
 from loopwright.ports import Kept, Observe, Store
+
+if TYPE_CHECKING:  # it loads asyncio, which those who only read do without
+    from loopwright.together import Together
 
 KEEP_FOLD_EVERY: Final = 64  # commits between cached folds: resuming re-reads no more than these
 
@@ -34,40 +36,6 @@ class _Draft:
     link: str
     kept: Kept
     facts: tuple[tuple[datetime, Event], ...]
-
-
-class Together:
-    """Group commit: what several runs write in one turn of the event loop waits for the disk once.
-
-    A refusal takes no other run's commit with it; a store that fails, fails for all that waited.
-    """
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self._waiting: list[tuple[str, _Draft, asyncio.Future[Taken | None]]] = []
-
-    async def write(self, run: str, draft: _Draft) -> Taken | None:
-        """Returns once the commit is durable, with what stands in its place if it was refused."""
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[Taken | None] = loop.create_future()
-        if not self._waiting:
-            loop.call_soon(self._go)
-        self._waiting.append((run, draft, done))
-        return await done
-
-    def _go(self) -> None:
-        asked = [one for one in self._waiting if not one[2].done()]  # a task that was cancelled waits no more
-        self._waiting.clear()
-        if not asked:
-            return
-        try:
-            refused = self.store.append_all([(run, d.n, d.line, d.kept) for run, d, _ in asked])
-        except Exception as error:  # noqa: BLE001 - told to everybody who waits
-            for _, _, done in asked:
-                done.set_exception(error)
-        else:
-            for (_, _, done), taken in zip(asked, refused, strict=True):
-                done.set_result(taken)
 
 
 class Journal:
@@ -142,7 +110,7 @@ class Journal:
             self.flush()
             return
         draft = self._draft()
-        if (taken := await self._together.write(self.run, draft)) is not None:
+        if (taken := await self._together.write(self.run, draft.n, draft.line, draft.kept)) is not None:
             self._check(draft, taken)
         self._written(draft)
 

@@ -6,10 +6,8 @@ has the exit code of its kind.
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
-import traceback
 from importlib import import_module
 from typing import Any
 
@@ -20,7 +18,7 @@ from loopwright.errors import LoopwrightError
 VERBS = {
     "run": "run",
     "resume": "run",
-    "list": "read",
+    "list": "listing",
     "show": "read",
     "why": "read",
     "diff": "files",
@@ -50,6 +48,8 @@ class Verbs(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """The verb, or an error naming the nearest one."""
         if args and args[0] not in VERBS and not args[0].startswith("-"):
+            import difflib
+
             near = difflib.get_close_matches(args[0], VERBS, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"the verbs are {', '.join(VERBS)}"
             raise click.UsageError(f"there is no verb {args[0]!r}; {hint}", ctx)
@@ -89,6 +89,8 @@ def run_app(args: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads on: not an error of ours
         return 0
     except Exception:  # noqa: BLE001 - the last line of defence
+        import traceback
+
         traceback.print_exc()
         print(
             "loopwright: this is a fault of loopwright itself; please report the lines above", file=sys.stderr
@@ -107,6 +109,8 @@ def _wrong(error: click.ClickException) -> str:
     """What is wrong with a command line, with the nearest right word and where all of them stand."""
     message = error.format_message()
     if isinstance(error, click.NoSuchOption):
+        import difflib
+
         near = difflib.get_close_matches(error.option_name, error.possibilities or (), 1)
         message = f"no such option {error.option_name}" + (f"; did you mean {near[0]}?" if near else "")
     lines = [message[:1].lower() + message[1:].rstrip(".")]

@@ -5,10 +5,8 @@ Rule: they read journals and exit 0 whatever the run's end; they change nothing.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,81 +14,19 @@ import click
 
 from loopwright import codec
 from loopwright.cli import words
-from loopwright.cli.where import Where, as_json, enter, find, nearest, opened, places, the_run
+from loopwright.cli.where import Where, as_json, find, opened, places, the_run
 from loopwright.core import events as ev
-from loopwright.core.head import head, health
+from loopwright.core.head import health
 from loopwright.core.state import LoopState
 from loopwright.core.values import Score
 from loopwright.errors import UsageError
 from loopwright.journal import Journal, history
 from loopwright.ports import Store
-from loopwright.stores.opened import store_exists, store_path
-
-HEAD_KEYS = ("updated_at", "approval", "wake")
 
 
 def emit(value: Any) -> None:
-    """`value` as one JSON document on stdout; a reader that went away changes nothing."""
-    try:
-        click.echo(codec.dumps(value, indent=2))
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-
-
-@click.command("list")
-@click.option("--all", "all_", is_flag=True, help="Finished runs too.")
-@click.option("--since", metavar="AGE", help="Only runs with news in the last AGE, such as 12h.")
-@as_json
-@places
-def list_(all_: bool, since: str | None, json_: bool, folder: str, store: str | None) -> None:
-    """Show active runs, newest first."""
-    after = datetime.now(UTC) - timedelta(seconds=_age(since)) if since else None
-    where = nearest(enter(folder), store)
-    heads: list[dict[str, Any]] = []
-    path = None if where is None else store_path(where.store, where.project)
-    if where is not None and (where.store or (path is not None and store_exists(path))):
-        with opened(where) as runs:
-            found = [_head(runs, run, body) for run, body in runs.heads(active=None if all_ else True)]
-            for row in found:
-                if row["exit_code"] is None and words.left(Journal(runs, row["run"]).state):
-                    row["next"] = f"loopwright resume {row['run']}"
-        heads = [h for h in found if after is None or datetime.fromisoformat(h["updated_at"]) >= after]
-    if json_:
-        emit([{k: v for k, v in row.items() if k not in HEAD_KEYS} for row in heads])
-        return
-    if not heads:
-        click.echo("no active runs; --all shows finished ones" if not all_ else "no runs yet", err=True)
-        return
-    now = datetime.now(UTC)
-    wide = max(len("RUN"), *(len(row["run"]) for row in heads))
-    long = max(len("STATE"), *(len(row["reason"] or row["phase"]) for row in heads))
-    click.echo(f"{'RUN':<{wide}} {'STATE':<{long}} {'IT':>4} {'SCORE':>6} {'COST':>7} {'NEWS':>8}  NEXT")
-    for row in heads:
-        state = row["reason"] or row["phase"]
-        news = words.ago(now, datetime.fromisoformat(row["updated_at"]))
-        click.echo(
-            f"{row['run']:<{wide}} {state:<{long}} {row['iterations']:>4} {words.score(row['score']):>6} "
-            f"{words.money(row['cost_usd']):>7} {news:>8}  {row['next']}"
-        )
-
-
-def _head(store: Store, run: str, body: bytes) -> dict[str, Any]:
-    """The head of a run; a damaged one is made anew from the journal, which alone is the truth."""
-    try:
-        kept = codec.loads(body)
-    except ValueError:
-        kept = None
-    if isinstance(kept, dict) and {*HEAD_KEYS, "run", "reason", "phase", "next"} <= kept.keys():
-        return kept
-    made: dict[str, Any] = codec.loads(codec.dumps(head(Journal(store, run).state)))
-    return made
-
-
-def _age(text: str) -> float:
-    try:
-        return words.duration(text)
-    except ValueError as error:
-        raise UsageError(f"--since: {error}") from None
+    """`value` as one JSON document on stdout."""
+    words.put(codec.dumps(value, indent=2))
 
 
 @dataclass(slots=True)

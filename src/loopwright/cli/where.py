@@ -6,18 +6,20 @@ Rule: verbs on runs use the nearest `.agent-state/` upward to the repository's r
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from loopwright.errors import UsageError
-from loopwright.ports import Store
 from loopwright.stores.opened import open_store, store_exists, store_path
+
+if TYPE_CHECKING:  # what only types need is not loaded: verbs that read start the sooner
+    from loopwright.ports import Store
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -78,8 +80,14 @@ def nearest(start: Path, store: str | None) -> Where | None:
 def _said(file: Path) -> str | None:
     """The store that the loop file beside the runs names; a file that cannot be read names none."""
     try:
-        url = tomllib.loads(file.read_text(encoding="utf-8")).get("store", {}).get("url")
-    except (OSError, ValueError, AttributeError):
+        text = file.read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return None
+    import tomllib
+
+    try:
+        url = tomllib.loads(text).get("store", {}).get("url")
+    except (ValueError, AttributeError):
         return None
     return url if isinstance(url, str) else None
 

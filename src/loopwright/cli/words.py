@@ -12,15 +12,27 @@ import sys
 import unicodedata
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from loopwright import units
-from loopwright.core.head import exit_code, explanation, next_step, reason
-from loopwright.core.state import LoopState
-from loopwright.core.values import Score
 from loopwright.stores.opened import owner_alive
+
+if TYPE_CHECKING:  # figures alone need no core
+    from loopwright.core.state import LoopState
+    from loopwright.core.values import Score
 
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 MARKS = {"pass": "✓", "fail": "✗", "error": "!", "skipped": "-", None: "?"}
+
+
+def put(text: bytes) -> None:
+    """Writes a document on stdout; a reader that went away changes nothing."""
+    import click
+
+    try:
+        click.echo(text)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def seconds(value: float) -> str:
@@ -86,12 +98,16 @@ def at_most(lines: list[str], n: int) -> list[str]:
 
 def left(state: LoopState) -> bool:
     """Whether a run is under way on record while nobody drives it: its process is gone."""
+    from loopwright.core.head import exit_code
+
     under_way = state.finished is None and exit_code(state) is None
     return under_way and state.claim is not None and owner_alive(state.claim.owner) is False
 
 
 def three_lines(state: LoopState, project: Path, *, ours: bool = False) -> list[str]:
     """What happened, why, and what to type next here; `ours`: this process drove it and is done with it."""
+    from loopwright.core.head import exit_code, explanation, next_step, reason
+
     word = reason(state) or state.phase
     under_way = state.finished is None and exit_code(state) is None
     alone = under_way and (ours or left(state))

@@ -13,9 +13,9 @@ from typing import Final
 from loopwright.core.head import exit_code
 from loopwright.core.state import LoopState
 from loopwright.drive import Waiting
-from loopwright.journal import Together
 from loopwright.perform import Run
 from loopwright.ports import Observe, Store
+from loopwright.together import Together
 
 STATE: Final = ".agent-state"
 

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from loopwright.errors import Taken
-from loopwright.ports import Kept
+
+if TYPE_CHECKING:  # what only types need is not loaded: verbs that read start the sooner
+    from loopwright.ports import Kept
 
 
 class MemoryLease:

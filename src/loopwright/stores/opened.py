@@ -5,12 +5,15 @@ Rule: `memory:` and `sqlite:///PATH` are here; a URL of a kind that is not is re
 
 from __future__ import annotations
 
-import socket
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from loopwright.errors import StoreError, UsageError
-from loopwright.ports import Store
-from loopwright.stores.memory import MemoryStore
+
+if TYPE_CHECKING:  # what only types need is not loaded: verbs that read start the sooner
+    from loopwright.ports import Store
+
 
 LATER = ("files", "postgresql", "s3")
 
@@ -22,14 +25,14 @@ def owner() -> str:
         owner_of_this_process,
     )
 
-    return f"{owner_of_this_process()}@{socket.gethostname()}@{boot_id()}"
+    return f"{owner_of_this_process()}@{os.uname().nodename}@{boot_id()}"
 
 
 def owner_alive(name: str) -> bool | None:
     """Whether that owner's process lives; `None` when it is on another host and cannot be asked."""
     process, _, place = name.partition("@")
     host, _, boot = place.partition("@")
-    if host != socket.gethostname():
+    if host != os.uname().nodename:
         return None
     from loopwright.supervise import alive, boot_id
 
@@ -65,6 +68,8 @@ def open_store(url: str | None, project: Path) -> Store:
     """The store a URL names, made on first use; `StoreError` when it cannot be used."""
     path = store_path(url, project)
     if path is None:
+        from loopwright.stores.memory import MemoryStore
+
         return MemoryStore()
     from loopwright.stores.sqlite import SqliteStore
 

@@ -8,17 +8,19 @@ under another name and linked into place, so an empty or foreign file is damage,
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import apsw
 
 from loopwright.errors import Corrupt, StoreError, Taken
-from loopwright.ports import Kept
+
+if TYPE_CHECKING:  # what only types need is not loaded: verbs that read start the sooner
+    from loopwright.ports import Kept
+
 
 APPLICATION: Final = 0x4C505752  # "LPWR"
 VERSION: Final = 2
@@ -87,6 +89,8 @@ class SqliteStore:
 
     def _create(self) -> None:
         """Makes the file whole under another name, then links it into place: it is never seen half made."""
+        import tempfile  # only once in the life of a store
+
         self.path.parent.mkdir(parents=True, exist_ok=True)
         fd, name = tempfile.mkstemp(prefix=".new-", suffix=".db", dir=self.path.parent)
         os.close(fd)

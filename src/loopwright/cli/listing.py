@@ -1,0 +1,91 @@
+"""Which runs there are: list.
+
+Rule: it reads heads, not journals, and loads no more than that needs: it is typed often.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from loopwright.cli import words
+from loopwright.cli.where import as_json, enter, nearest, opened, places
+from loopwright.errors import UsageError
+from loopwright.stores.opened import store_exists, store_path
+
+if TYPE_CHECKING:  # what only types need is not loaded: verbs that read start the sooner
+    from loopwright.ports import Store
+
+
+HEAD_KEYS = ("updated_at", "approval", "wake")
+
+
+@click.command("list")
+@click.option("--all", "all_", is_flag=True, help="Finished runs too.")
+@click.option("--since", metavar="AGE", help="Only runs with news in the last AGE, such as 12h.")
+@as_json
+@places
+def list_(all_: bool, since: str | None, json_: bool, folder: str, store: str | None) -> None:
+    """Show active runs, newest first."""
+    after = datetime.now(UTC) - timedelta(seconds=_age(since)) if since else None
+    where = nearest(enter(folder), store)
+    heads: list[dict[str, Any]] = []
+    path = None if where is None else store_path(where.store, where.project)
+    if where is not None and (where.store or (path is not None and store_exists(path))):
+        with opened(where) as runs:
+            found = [_head(runs, run, body) for run, body in runs.heads(active=None if all_ else True)]
+            for row in found:
+                if row["exit_code"] is None and _left(runs, row["run"]):
+                    row["next"] = f"loopwright resume {row['run']}"
+        heads = [h for h in found if after is None or datetime.fromisoformat(h["updated_at"]) >= after]
+    if json_:
+        rows = [{k: v for k, v in row.items() if k not in HEAD_KEYS} for row in heads]
+        words.put(json.dumps(rows, indent=2, ensure_ascii=False).encode())
+        return
+    if not heads:
+        click.echo("no active runs; --all shows finished ones" if not all_ else "no runs yet", err=True)
+        return
+    now = datetime.now(UTC)
+    wide = max(len("RUN"), *(len(row["run"]) for row in heads))
+    long = max(len("STATE"), *(len(row["reason"] or row["phase"]) for row in heads))
+    click.echo(f"{'RUN':<{wide}} {'STATE':<{long}} {'IT':>4} {'SCORE':>6} {'COST':>7} {'NEWS':>8}  NEXT")
+    for row in heads:
+        state = row["reason"] or row["phase"]
+        news = words.ago(now, datetime.fromisoformat(row["updated_at"]))
+        click.echo(
+            f"{row['run']:<{wide}} {state:<{long}} {row['iterations']:>4} {words.score(row['score']):>6} "
+            f"{words.money(row['cost_usd']):>7} {news:>8}  {row['next']}"
+        )
+
+
+def _left(store: Store, run: str) -> bool:
+    """Whether a run is under way on record while nobody drives it."""
+    from loopwright.journal import Journal
+
+    return words.left(Journal(store, run).state)
+
+
+def _head(store: Store, run: str, body: bytes) -> dict[str, Any]:
+    """The head of a run; a damaged one is made anew from the journal, which alone is the truth."""
+    try:
+        kept = json.loads(body)
+    except ValueError:
+        kept = None
+    if isinstance(kept, dict) and {*HEAD_KEYS, "run", "reason", "phase", "next"} <= kept.keys():
+        return kept
+    from loopwright import codec
+    from loopwright.core.head import head
+    from loopwright.journal import Journal
+
+    made: dict[str, Any] = json.loads(codec.dumps(head(Journal(store, run).state)))
+    return made
+
+
+def _age(text: str) -> float:
+    try:
+        return words.duration(text)
+    except ValueError as error:
+        raise UsageError(f"--since: {error}") from None
