@@ -159,6 +159,10 @@ class Store(Protocol):
     reader's (`codec`) to name.
     """
 
+    @property
+    def files(self) -> Sequence[Path]:
+        """Files and folders it keeps: where they lie in a workspace they are no part of the work."""
+
     def append(self, run: str, n: int, commit: bytes) -> None:
         """Writes commit `n` if absent, durably; `Taken` (with what stands there) if not."""
 

@@ -177,7 +177,7 @@ async def _taken(
         state_dir,
         journal.run,
         protected=assembled.loop.protected,
-        outputs=outputs,
+        outputs=(*outputs, *journal.store.files),
     )
     seen = journal.n
     journal.catch_up()

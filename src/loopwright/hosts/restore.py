@@ -36,7 +36,12 @@ def restore(project: Path, store: Store, run: str, tree: str | None, *, force: b
     with lock(project, project / STATE, run, me):
         loop = Loop.from_spec(state.spec)
         workspace = open_workspace(
-            "in_place", project, project / STATE, run, protected=loop.protected, outputs=outputs_of(project)
+            "in_place",
+            project,
+            project / STATE,
+            run,
+            protected=loop.protected,
+            outputs=(*outputs_of(project), *store.files),
         )
         now = workspace.look()
         if now.tree == tree:

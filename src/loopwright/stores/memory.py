@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loopwright.errors import Taken
@@ -35,6 +36,8 @@ class MemoryLease:
 
 class MemoryStore:
     """A store in memory; one instance is one store."""
+
+    files: Sequence[Path] = ()
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

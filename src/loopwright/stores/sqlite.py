@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,22 +46,22 @@ _HEAD: Final = "INSERT OR REPLACE INTO heads VALUES (?, ?, ?, ?)"
 _FOLD: Final = "INSERT OR REPLACE INTO folds VALUES (?, ?, ?)"
 
 
+@dataclass(frozen=True, slots=True)
 class SqliteLease:
     """A row that says who drives a run, until when."""
 
-    def __init__(self, store: SqliteStore, run: str, owner: str, ttl: float) -> None:
-        self._store = store
-        self._run = run
-        self._owner = owner
-        self._ttl = ttl
+    store: SqliteStore
+    run: str
+    owner: str
+    ttl: float
 
     def renew(self) -> bool:
         """Whether it is still ours."""
-        return self._store.renew(self._run, self._owner, self._ttl)
+        return self.store.renew(self.run, self.owner, self.ttl)
 
     def release(self) -> None:
         """Gives it back."""
-        self._store.release(self._run, self._owner)
+        self.store.release(self.run, self.owner)
 
 
 class SqliteStore:
@@ -160,6 +161,11 @@ class SqliteStore:
             )
         return StoreError(f"{self.path} cannot be used: {error}")
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The file, its log and its shared memory."""
+        return tuple(self.path.with_name(self.path.name + end) for end in ("", "-wal", "-shm"))
+
     def append(self, run: str, n: int, commit: bytes) -> None:
         """Writes commit `n` if absent, durably; `Taken` if not."""
         self._write(lambda: self._insert(run, n, commit))
@@ -211,13 +217,11 @@ class SqliteStore:
         db.execute("RELEASE several")
         return whole
 
-    def _write(self, put: Callable[[], None], *, durable: bool = True) -> None:
+    def _write(self, put: Callable[[], object], *, durable: bool = True) -> None:
         """One transaction. A lease need not outlive the power: without `durable` the disk is not waited for."""
-        db = self._db
-        try:
+        db, there = self._db, False
+        with suppress(OSError):
             there = os.stat(self._name).st_ino == self._file  # noqa: PTH116 - a tenth of the time, at every commit
-        except OSError:
-            there = False
         if not there:  # SQLite would go on writing into a file that has no name
             raise StoreError(f"{self.path} was removed or replaced while it was in use: nothing more is kept")
         try:
@@ -329,9 +333,8 @@ class SqliteStore:
 
     def signals(self, run: str) -> Iterable[tuple[str, bytes]]:
         """The signals not yet settled, oldest first; nearly free while nobody else writes."""
-        version = next(iter(self._db.execute("PRAGMA data_version")))[
-            0
-        ]  # looks at the file; the C call of that name does not
+        # The statement looks at the file; the C call of that name does not.
+        ((version,),) = self._db.execute("PRAGMA data_version")
         if version == self._quiet[0] and run in self._quiet[1]:
             return ()
         rows = self._rows("SELECT key, body FROM signals WHERE run=? AND settled=0 ORDER BY seq", run)
@@ -346,7 +349,7 @@ class SqliteStore:
         rows = [(run, key) for key in keys]
         if rows:
             self._write(
-                lambda: _all(self._db.executemany("UPDATE signals SET settled=1 WHERE run=? AND key=?", rows))
+                lambda: self._db.executemany("UPDATE signals SET settled=1 WHERE run=? AND key=?", rows)
             )
 
     def lease(self, run: str, owner: str, ttl: float) -> SqliteLease | None:
@@ -388,15 +391,10 @@ class SqliteStore:
     def release(self, run: str, owner: str) -> None:
         """Gives the lease back."""
         self._write(
-            lambda: _all(self._db.execute("DELETE FROM leases WHERE run=? AND owner=?", (run, owner))),
+            lambda: self._db.execute("DELETE FROM leases WHERE run=? AND owner=?", (run, owner)),
             durable=False,
         )
 
     def close(self) -> None:
         """Lets go of the file."""
         self._db.close()
-
-
-def _all(rows: Iterable[object]) -> None:
-    for _ in rows:
-        pass
