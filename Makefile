@@ -3,11 +3,12 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11 pytho
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test check bench fmt clean
+.PHONY: help demo test check bench bench-peers fmt clean
 help:
 	@echo "make demo    watch a loop repair a small program (offline, under a minute)"
 	@echo "make test    run the tests        make check   format, lint, types, import contracts"
-	@echo "make bench   measure the speed    make clean   remove what these made"
+	@echo "make bench   measure the speed    make bench-peers   measure it beside other engines"
+	@echo "make clean   remove what these made"
 
 .venv/made:
 	@test -n "$(PYTHON)" || { echo "loopwright needs Python 3.11 or newer on PATH (or: make PYTHON=/path/to/python3)"; exit 2; }
@@ -42,6 +43,14 @@ fmt: .venv/dev
 
 bench: .venv/dev
 	$(BIN)/python -m benchmarks
+
+.venv/peers/made: .venv/made requirements/peers.txt
+	$(BIN)/python -m venv --clear .venv/peers
+	.venv/peers/bin/python -m pip --disable-pip-version-check --quiet install -r requirements/peers.txt
+	@touch $@
+
+bench-peers: .venv/dev .venv/peers/made
+	$(BIN)/python -m benchmarks.peers
 
 clean:
 	rm -rf .venv loopwright-demo build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
