@@ -159,7 +159,8 @@ class _Watch:
         if self._loop.time() - self._breath > BREATH_S:
             self._breath = self._loop.time()
             keep_lease(self._run)
-            await asyncio.sleep(0)
+            for _ in range(3):  # a timer that is due needs a turn to say so, and others to be heard
+                await asyncio.sleep(0)
 
     async def watched(self, work: Awaitable[T]) -> T | perform.Cut:
         """The result of `work`, or why it was cut: a stop or pause now, a lost lease, a shutdown."""

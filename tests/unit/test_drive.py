@@ -1,0 +1,112 @@
+"""Driving: what is cut, who gets a turn, and that a cancellation from outside stays one."""
+
+import asyncio
+import time
+
+import pytest
+
+from loopwright import Loop
+from loopwright.codec import encode_signal
+from loopwright.core import events as ev
+from loopwright.hosts.local import start
+from loopwright.hosts.ways import Ways
+from loopwright.journal import history
+from loopwright.stores.memory import MemoryStore
+
+
+def facts(store, run="r"):
+    return [event for _, _, event, _ in history(store, run)]
+
+
+def test_others_get_a_turn_while_a_loop_of_instant_functions_runs(tmp_path):
+    until = time.monotonic() + 0.4
+    gaps = []
+
+    def agent(attempt):
+        return attempt.iteration
+
+    def gate(number):
+        return time.monotonic() > until
+
+    async def both():
+        async def ticks():
+            last = time.monotonic()
+            while True:
+                await asyncio.sleep(0.01)
+                gaps.append(time.monotonic() - last)
+                last = time.monotonic()
+
+        other = asyncio.create_task(ticks())
+        loop = Loop(
+            "g",
+            agent=agent,
+            gates=[gate],
+            max_iterations=100_000,
+            convergence=False,
+            monitors={"stall": "off"},
+        )
+        held = await start(loop, "r", Ways(project=tmp_path, store=MemoryStore()))
+        other.cancel()
+        return held
+
+    held = asyncio.run(both())
+    assert held.state.finished.reason == "quality_reached"
+    assert held.state.iteration > 20
+    assert len(gaps) >= 5
+
+
+@pytest.mark.parametrize("answer", ["ends", "goes on"])
+def test_an_agent_that_is_cut_by_a_stop_is_cut_whatever_it_makes_of_it(tmp_path, answer):
+    store = MemoryStore()
+    begun = asyncio.Event()
+
+    async def agent(attempt):
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            if answer == "ends":
+                raise
+        return "done all the same"
+
+    async def stopped():
+        run = asyncio.create_task(
+            start(Loop("g", agent=agent, gates=[lambda _: True]), "r", Ways(project=tmp_path, store=store))
+        )
+        await begun.wait()
+        store.signal("r", "stop/1", encode_signal(ev.StopRequested(now=True, by="me", key="stop/1")))
+        return await run
+
+    held = asyncio.run(stopped())
+    assert held.state.finished.reason == "stopped_by_user"
+    assert [e.cause for e in facts(store) if isinstance(e, ev.AttemptInterrupted)] == ["stop"]
+    assert not any(isinstance(e, ev.AttemptSucceeded) for e in facts(store))
+
+
+def test_a_cancellation_from_outside_hands_the_run_over_and_is_not_swallowed(tmp_path):
+    store = MemoryStore()
+    begun = asyncio.Event()
+
+    async def agent(attempt):
+        begun.set()
+        if attempt.number == 1:
+            await asyncio.sleep(60)
+        return "done"
+
+    loop = Loop("g", agent=agent, gates=[lambda _: True])
+
+    async def cancelled():
+        run = asyncio.create_task(start(loop, "r", Ways(project=tmp_path, store=store)))
+        await begun.wait()
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await run
+
+    asyncio.run(cancelled())
+    assert [e.cause for e in facts(store) if isinstance(e, ev.AttemptInterrupted)] == ["handover"]
+    held = asyncio.run(_again(loop, tmp_path, store))
+    assert held.state.finished.reason == "quality_reached"
+
+
+async def _again(loop, folder, store):
+    return await start(loop, "r", Ways(project=folder, store=store))
