@@ -19,7 +19,6 @@ from loopwright.cli import words
 from loopwright.cli.where import Where, as_json, enter, find, nearest, opened, places, the_run
 from loopwright.core import events as ev
 from loopwright.core.head import head, health
-from loopwright.core.state import LoopState
 from loopwright.core.values import Score
 from loopwright.errors import UsageError
 from loopwright.journal import Journal, history
@@ -313,14 +312,15 @@ def _summary(store: Store, run: str, iteration: int | None, project: Path) -> No
 @click.argument("run")
 @places
 def why_(run: str, folder: str, store: str | None) -> None:
-    """Say why RUN stands where it stands."""
+    """Say why RUN stands where it stands, and what it would take to go on."""
+    from loopwright.report.gather import gather
+    from loopwright.report.why import why
+
     where = find(folder, store)
     with opened(where) as runs:
-        state: LoopState = Journal(runs, the_run(runs, run)).state
-    for line in words.three_lines(state, where.project):
+        report = gather(history(runs, the_run(runs, run)))
+    for line in words.three_lines(report.state, where.project):
         click.echo(line)
-    if state.last is not None and state.last.reasons:
-        click.echo("  last verdict:")
-        for text in state.last.reasons:
-            for i, line in enumerate(words.at_most(words.safe(text).splitlines(), 12)):
-                click.echo(f"    {line}" if i == 0 else f"      {line}")
+    click.echo("")
+    for line in why(report, alone=words.left(report.state)).lines:
+        click.echo(line)
