@@ -22,7 +22,9 @@ ADD = {
 
 @click.command("fork")
 @click.argument("run")
-@click.option("--from", "number", type=click.IntRange(0), metavar="N", required=True, help="Its last iteration.")
+@click.option(
+    "--from", "number", type=click.IntRange(0), metavar="N", required=True, help="Its last iteration."
+)
 @click.option("--as", "run_id", metavar="RUN", help="The new run's id.")
 @click.option(
     "--force", is_flag=True, help="Replace edits that are not the run's (they are kept in a snapshot)."

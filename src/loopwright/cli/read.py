@@ -211,6 +211,8 @@ def show_(
         elif what in {"log", "prompt"}:
             last = Journal(runs, name).state.iteration
             _file(where, name, last if iteration is None else iteration, what, json_=json_)
+        elif json_ and iteration is not None:
+            emit(_one(runs, name, iteration))
         elif json_:
             from loopwright.core.head import document
 
@@ -229,8 +231,29 @@ def _checkpoint(store: Store, run: str, number: int) -> Any:
     raise UsageError(f"run {run} has no checkpoint {number}: that iteration is not closed")
 
 
-def _gates(store: Store, run: str, iteration: int | None, *, json_: bool) -> None:
-    table: list[dict[str, Any]] = [
+def _one(store: Store, run: str, iteration: int) -> dict[str, Any]:
+    """One iteration as data."""
+    row = next((row for row in rows(store, run) if row.number == iteration), Row(iteration))
+    return {
+        "schema": "loopwright/iteration/v1",
+        "run": run,
+        "iteration": row.number,
+        "outcome": row.outcome,
+        "score": row.score,
+        "attempts": row.attempts,
+        "seconds": row.seconds,
+        "cost_usd": row.cost,
+        "summary": row.summary,
+        "problem": row.problem or None,
+        "notes": row.notes,
+        "snapshot": row.snapshot,
+        "gates": _table(store, run, iteration),
+    }
+
+
+def _table(store: Store, run: str, iteration: int | None) -> list[dict[str, Any]]:
+    """Every score, of one iteration or of all."""
+    return [
         {
             "iteration": row.number,
             "gate": gate,
@@ -246,6 +269,10 @@ def _gates(store: Store, run: str, iteration: int | None, *, json_: bool) -> Non
         if iteration is None or row.number == iteration
         for gate, s in row.scores
     ]
+
+
+def _gates(store: Store, run: str, iteration: int | None, *, json_: bool) -> None:
+    table = _table(store, run, iteration)
     if json_:
         emit(table)
         return

@@ -19,7 +19,16 @@ from loopwright.core.values import Score
 from loopwright.report.figures import MARKS, at_most, colourless, money, safe, score, seconds
 from loopwright.stores.opened import owner_alive
 
-__all__ = ["MARKS", "at_most", "colourless", "money", "safe", "score", "seconds"]  # written the same in reports
+__all__ = [
+    "MARKS",
+    "at_most",
+    "colourless",
+    "money",
+    "safe",
+    "score",
+    "seconds",
+]  # written the same in reports
+
 
 def duration(text: str) -> float:
     """The seconds that a text of the command line says, where a number is a text as well."""

@@ -99,9 +99,7 @@ def _trees(facts: list[tuple[datetime, ev.Event, LoopState]]) -> tuple[str, ...]
 def _of_parent(project: Path, parent: str, state: LoopState) -> Workspace:
     protected = Loop.from_spec(state.spec).protected
     outputs = outputs_of(project)
-    return open_workspace(
-        "in_place", project, project / STATE, parent, protected=protected, outputs=outputs
-    )
+    return open_workspace("in_place", project, project / STATE, parent, protected=protected, outputs=outputs)
 
 
 def _brought_back(
@@ -170,6 +168,7 @@ def _record(journal: Journal, facts: Iterator[tuple[datetime, ev.Event]], number
         explanation = f"it ended so at iteration {number} of its parent; {AGAIN}"
         ended = ev.RunFinished(phase="stopped", reason="stopped_by_user", explanation=explanation)
         journal.record(clock.now(), ended, ev.RunReopened(by=by))
+    journal.record(clock.now(), ev.PauseRequested(now=True, by=by))  # rests until somebody resumes it
     try:
         journal.flush()
     except Locked:

@@ -106,7 +106,8 @@ def _score(report: Report) -> str:
     if not chart:
         return ""
     keys = "".join(
-        f' <span class="g{i % 8}">━ {_e(brief(name, 60))}</span>' for i, name in enumerate(report.series.gates)
+        f' <span class="g{i % 8}">━ {_e(brief(name, 60))}</span>'
+        for i, name in enumerate(report.series.gates)
     )
     return _section("Score over iterations", chart, f'<p class="soft"><b>━ score</b>{keys}</p>')
 
@@ -237,6 +238,7 @@ def _timeline(report: Report) -> str:
         for m in report.moments
     )
     return _section(
-        "Timeline", f"<details><summary>{count(len(report.moments), 'line')}</summary><table>{rows}</table>"
+        "Timeline",
+        f"<details><summary>{count(len(report.moments), 'line')}</summary><table>{rows}</table>"
         f"{_left(report.moments_left_out)}</details>",
     )

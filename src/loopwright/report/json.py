@@ -24,7 +24,12 @@ def value(report: Report, *, next_step: str = "") -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "run": {**doc, "next": next_step or doc["next"]},
-        "why": {"what": found.what, "figures": found.figures, "blocked": found.blocked, "change": found.change},
+        "why": {
+            "what": found.what,
+            "figures": found.figures,
+            "blocked": found.blocked,
+            "change": found.change,
+        },
         "origin": state.origin,
         "labels": dict(state.labels),
         "workspace": state.workspace,

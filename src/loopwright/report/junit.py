@@ -10,7 +10,7 @@ iterations are properties: as cases they would paint a repaired run red.
 from __future__ import annotations
 
 from typing import Final
-from xml.etree import ElementTree as Xml
+from xml.etree import ElementTree as ET
 
 from loopwright.core.head import document
 from loopwright.report.figures import brief, safe, score
@@ -36,11 +36,11 @@ def junit(report: Report) -> str:
         "skipped": sum(case.find("skipped") is not None for case in cases),
     }
     totals = {**{key: str(n) for key, n in counts.items()}, "time": f"{state.totals.seconds:.3f}"}
-    suites = Xml.Element("testsuites", {"name": "loopwright", **totals})
-    suite = Xml.SubElement(suites, "testsuite", {"name": safe(state.run), **totals})
+    suites = ET.Element("testsuites", {"name": "loopwright", **totals})
+    suite = ET.SubElement(suites, "testsuite", {"name": safe(state.run), **totals})
     if state.started_at is not None:
         suite.set("timestamp", f"{state.started_at:%Y-%m-%dT%H:%M:%S}")
-    properties = Xml.SubElement(suite, "properties")
+    properties = ET.SubElement(suite, "properties")
     facts = {
         "goal": brief(str(doc["goal"]), 1000),
         "reason": doc["reason"] or state.phase,
@@ -54,10 +54,10 @@ def junit(report: Report) -> str:
     if report.rows_left_out:
         earlier["iterations left out"] = str(report.rows_left_out)
     for key, text in {**facts, **earlier}.items():
-        Xml.SubElement(properties, "property", {"name": key, "value": safe(text)})
+        ET.SubElement(properties, "property", {"name": key, "value": safe(text)})
     suite.extend(cases)
-    Xml.indent(suites)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + Xml.tostring(suites, encoding="unicode") + "\n"
+    ET.indent(suites)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(suites, encoding="unicode") + "\n"
 
 
 def _property(row: Row) -> str:
@@ -65,23 +65,23 @@ def _property(row: Row) -> str:
     return brief(f"{row.outcome}, score {score(row.score)}{f': {gates}' if gates else ''}", 1000)
 
 
-def _ending(report: Report, suite: str) -> Xml.Element:
+def _ending(report: Report, suite: str) -> ET.Element:
     state = report.state
-    case = Xml.Element("testcase", {"classname": suite, "name": ENDING, "time": "0.000"})
+    case = ET.Element("testcase", {"classname": suite, "name": ENDING, "time": "0.000"})
     found = why(report)
     text = "\n".join(found.lines)
     if state.finished is None:
-        Xml.SubElement(case, "skipped", {"message": brief(found.what, 500)})
+        ET.SubElement(case, "skipped", {"message": brief(found.what, 500)})
     elif state.finished.phase != "complete":
-        failure = Xml.SubElement(
+        failure = ET.SubElement(
             case, "failure", {"type": state.finished.reason, "message": brief(found.what, 500)}
         )
         failure.text = safe(text)
     return case
 
 
-def _case(cell: Cell, blockers: tuple[str, ...], suite: str) -> Xml.Element:
-    case = Xml.Element(
+def _case(cell: Cell, blockers: tuple[str, ...], suite: str) -> ET.Element:
+    case = ET.Element(
         "testcase", {"classname": suite, "name": safe(cell.gate), "time": f"{cell.seconds:.3f}"}
     )
     if cell.status == "pass":
@@ -90,10 +90,10 @@ def _case(cell: Cell, blockers: tuple[str, ...], suite: str) -> Xml.Element:
     holds = cell.gate in blockers
     if not holds or cell.status == "skipped":
         advisory = "" if holds else "does not decide: "
-        Xml.SubElement(case, "skipped", {"message": f"{advisory}{message}"})
+        ET.SubElement(case, "skipped", {"message": f"{advisory}{message}"})
         return case
     kind = "error" if cell.status == "error" else "failure"
-    found = Xml.SubElement(case, kind, {"type": cell.cause or kind, "message": message})
+    found = ET.SubElement(case, kind, {"type": cell.cause or kind, "message": message})
     more = f"\n… and {cell.items - len(cell.failing)} more" if cell.items > len(cell.failing) else ""
     found.text = safe(cell.reason + ("\n\n" + "\n".join(cell.failing) + more if cell.failing else ""))
     return case

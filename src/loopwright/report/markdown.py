@@ -127,7 +127,11 @@ def _iterations(report: Report) -> Iterator[str]:
     names = list(dict.fromkeys(cell.gate for row in report.rows for cell in row.cells))
     shown = names[:COLUMNS]
     yield f"\n### Iterations {bars(v for _, v in report.series.score[-60:])}\n"
-    yield "| # | outcome | " + "".join(f"{code(name, cell=True)} | " for name in shown) + "score | diff | cost | time |"
+    yield (
+        "| # | outcome | "
+        + "".join(f"{code(name, cell=True)} | " for name in shown)
+        + "score | diff | cost | time |"
+    )
     yield "|---" * (len(shown) + 6) + "|"
     number = report.rows[0].number
     for row in report.rows:
@@ -146,7 +150,8 @@ def _iterations(report: Report) -> Iterator[str]:
 def _line(row: Row, names: list[str]) -> str:
     cells = {cell.gate: cell for cell in row.cells}
     marks = (
-        "" if (cell := cells.get(name)) is None else f"{MARKS[cell.status]} {cell.value:.2f}" for name in names
+        "" if (cell := cells.get(name)) is None else f"{MARKS[cell.status]} {cell.value:.2f}"
+        for name in names
     )
     diff = "" if row.changes is None else f"+{row.changes.added} −{row.changes.removed}"
     cost = "" if row.cost_usd is None else money(row.cost_usd)

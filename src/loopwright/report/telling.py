@@ -8,7 +8,7 @@ from __future__ import annotations
 from loopwright.core import events as ev
 from loopwright.core.state import LoopState
 from loopwright.core.values import Scored
-from loopwright.report.figures import MARKS, brief, money, moment, safe, score, seconds
+from loopwright.report.figures import MARKS, brief, moment, money, safe, score, seconds
 from loopwright.report.values import Kind
 
 
@@ -27,12 +27,17 @@ def told(before: LoopState, event: ev.Event, after: LoopState) -> tuple[Kind, st
             return "work", f"the attempt was cut off ({cause})"
         case ev.AttemptSucceeded(degraded=degraded, timed_out=late):
             what = "the attempt ran out of time, its work is kept" if late else ""
-            what = what or (f"the attempt gave a result beside a problem: {brief(degraded)}" if degraded else "")
+            what = what or (
+                f"the attempt gave a result beside a problem: {brief(degraded)}" if degraded else ""
+            )
             return ("work", what) if what else None
         case ev.WaitStarted(until=until, why=why):
             return "work", f"waits until {moment(until)}: {brief(why)}"
         case ev.WorkspaceChanged(cause=cause):
-            words = {"user": "the workspace was edited from outside", "restored": "a snapshot was brought back"}
+            words = {
+                "user": "the workspace was edited from outside",
+                "restored": "a snapshot was brought back",
+            }
             return ("work", words[cause]) if cause in words else None
         case ev.EvidenceChanged(paths=paths, action=action):
             return "alert", f"protected files were changed ({action}): {_some(paths)}"
@@ -59,7 +64,9 @@ def _of_the_run(
         case ev.RunFinished(reason=reason, explanation=explanation):
             return f"ended: {reason}: {brief(explanation)}"
         case ev.Delivered(to=to, ref=ref, problem=problem):
-            return f"not delivered to {to}: {brief(problem)}" if problem else f"delivered to {to} {brief(ref)}"
+            return (
+                f"not delivered to {to}: {brief(problem)}" if problem else f"delivered to {to} {brief(ref)}"
+            )
 
 
 def _of_people(

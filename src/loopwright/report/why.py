@@ -34,8 +34,10 @@ DECIDED: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Why:
-    """`what` happened; `figures` that decided or stood beside it; `blocked` by which gates, with their
-    reasons; `change`: what it would take to go on or to end otherwise.
+    """What happened, in sentences, and what it would take to go on or to end otherwise (`change`).
+
+    `figures` are the bounds with what was used of them, the one that decided marked; `blocked` the reasons
+    of what holds the work back.
     """
 
     what: str
@@ -156,16 +158,18 @@ def _limited(report: Report, end: ev.RunFinished) -> tuple[str, str]:
     state = report.state
     said = brief(end.explanation)
     gates = ", ".join(map(safe, state.last.blockers)) if state.last and state.last.blockers else ""
-    held = f"It ends well when what holds it back ({gates}) passes" if gates else "It ends well when an iteration passes"
+    held = (
+        f"It ends well when what holds it back ({gates}) passes"
+        if gates
+        else "It ends well when an iteration passes"
+    )
     match end.reason:
         case "max_iterations":
             return f"It had all the iterations it may have and none was accepted: {said}.", (
                 f"{held}; it goes on with more iterations."
             )
         case "max_duration":
-            return f"Agents and gates used up their time: {said}.", (
-                f"{held}; it goes on with more time."
-            )
+            return f"Agents and gates used up their time: {said}.", (f"{held}; it goes on with more time.")
         case "max_wait":
             return f"It waited as long as it may for the agent to be available: {said}.", (
                 "It goes on once the agent's own limit is lifted; a new run may be allowed to wait longer "
@@ -189,7 +193,9 @@ def _ill(report: Report, end: ev.RunFinished) -> tuple[str, str]:
     state = report.state
     if end.reason == "converged":
         rule = limits_of(state).convergence
-        span = f"{rule.patience} × {count(rule.window, 'graded iteration')}" if rule else "the last iterations"
+        span = (
+            f"{rule.patience} × {count(rule.window, 'graded iteration')}" if rule else "the last iterations"
+        )
         last = next((c for c in reversed(state.recent) if c.graded), None)
         items = f", {count(len(last.failing), 'item')} still failing" if last and last.failing else ""
         least = f" by {rule.within:g}" if rule else ""
@@ -213,17 +219,27 @@ def _by_people(report: Report, end: ev.RunFinished) -> tuple[str, str]:
         stop = report.stop
         by = (brief(stop.by, 60) if stop else "") or "A person"
         how = "at once" if stop and stop.now else "after the iteration that was under way"
-        return f"{by} asked it to stop, {how}. Its state and its work are kept.", "It goes on when it is resumed."
+        return (
+            f"{by} asked it to stop, {how}. Its state and its work are kept.",
+            "It goes on when it is resumed.",
+        )
     request = _answered(report)
     if request is None or request.decided is None:
-        return f"{brief(end.explanation)}.", "It goes on when it is resumed, best with a note that says what is wanted."
+        return (
+            f"{brief(end.explanation)}.",
+            "It goes on when it is resumed, best with a note that says what is wanted.",
+        )
     asked = f"“{brief(request.asked.question)}” was asked on {moment(request.at)}."
     if request.decided.answer == "expired":
-        return f'{asked}\nNobody answered in time, and here silence is a no (approval.on_timeout = "reject").', (
-            'It goes on when it is resumed; with on_timeout = "hold" it would have waited.'
+        return (
+            f'{asked}\nNobody answered in time, and here silence is a no (approval.on_timeout = "reject").',
+            ('It goes on when it is resumed; with on_timeout = "hold" it would have waited.'),
         )
     spoke = decision(request.decided)
-    return f"{asked}\n{spoke[:1].upper()}{spoke[1:]}.", "It goes on when it is resumed, best with a note that says what is wanted instead."
+    return (
+        f"{asked}\n{spoke[:1].upper()}{spoke[1:]}.",
+        "It goes on when it is resumed, best with a note that says what is wanted instead.",
+    )
 
 
 def _broken(report: Report, end: ev.RunFinished) -> tuple[str, str]:
@@ -242,8 +258,9 @@ def _broken(report: Report, end: ev.RunFinished) -> tuple[str, str]:
             )
         case "gate_error":
             when = "before any work" if not state.iteration else "twice in a row"
-            return f"A required gate's tool could not run, {when}, so nothing can be judged:\n  {_inside(said)}", (
-                "It goes on when it is resumed, once the tool or the gate's command is mended."
+            return (
+                f"A required gate's tool could not run, {when}, so nothing can be judged:\n  {_inside(said)}",
+                ("It goes on when it is resumed, once the tool or the gate's command is mended."),
             )
         case "interrupted_too_often":
             return f"{state.interruptions} crashes in a row cut the agent off.", (
@@ -268,7 +285,10 @@ def _under_way(report: Report, *, alone: bool) -> tuple[str, str]:
     if state.expired:
         question = report.requests[-1].asked.question if report.requests else ""
         asked = f" “{brief(question)}”" if question else ""
-        return f"Nobody answered in time{asked}; the work is kept and nothing runs.", "Resumed, it asks again."
+        return (
+            f"Nobody answered in time{asked}; the work is kept and nothing runs.",
+            "Resumed, it asks again.",
+        )
     if state.paused:
         pause = report.pause
         by = (brief(pause.by, 60) if pause else "") or "a person"
@@ -277,7 +297,10 @@ def _under_way(report: Report, *, alone: bool) -> tuple[str, str]:
         claim = state.claim
         who = f" ({safe(claim.owner.partition(':')[0])} on {safe(claim.host)})" if claim else ""
         where = f"in the middle of iteration {it.number}" if it else f"after iteration {state.iteration}"
-        return f"The process that drove it{who} is gone, {where}. Nothing recorded is lost.", "It goes on when it is resumed."
+        return (
+            f"The process that drove it{who} is gone, {where}. Nothing recorded is lost.",
+            "It goes on when it is resumed.",
+        )
     if state.wait_until is not None:
         return f"It waits until {moment(state.wait_until)}: {brief(state.wait_why)}.", (
             "Then it goes on by itself."
