@@ -233,7 +233,9 @@ def _checkpoint(store: Store, run: str, number: int) -> Any:
 
 def _one(store: Store, run: str, iteration: int) -> dict[str, Any]:
     """One iteration as data."""
-    row = next((row for row in rows(store, run) if row.number == iteration), Row(iteration))
+    row = next((row for row in rows(store, run) if row.number == iteration), None)
+    if row is None:
+        raise UsageError(f"run {run} has no iteration {iteration}")
     return {
         "schema": "loopwright/iteration/v1",
         "run": run,

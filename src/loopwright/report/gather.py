@@ -27,7 +27,7 @@ LINES: Final = 8  # gates with a line of their own in a chart
 TEXT: Final = 2000  # characters of one reason
 ITEMS: Final = 20  # failing items, reasons or notes of one iteration
 PATCH: Final = 40_000  # characters of one iteration's patch
-PATCHES: Final = 600_000  # of all patches together
+PATCHES: Final = 300_000  # of all patches together
 PATHS: Final = 50
 
 Fact: TypeAlias = tuple[int, datetime, ev.Event, LoopState]

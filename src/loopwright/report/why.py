@@ -12,6 +12,7 @@ from typing import Any, Final, assert_never
 
 from loopwright.core import events as ev
 from loopwright.core.limits import Backoff, Convergence, Limits, in_force, spent, used_tokens
+from loopwright.core.monitors import CALM
 from loopwright.core.state import LoopState
 from loopwright.core.values import LIMITS
 from loopwright.report.figures import at_most, brief, count, moment, money, safe, score, seconds
@@ -65,7 +66,8 @@ def why(report: Report, *, alone: bool = False) -> Why:
     what, change = _ended(report, state.finished) if state.finished else _under_way(report, alone=alone)
     word = state.finished.reason if state.finished else ""
     passed = state.finished is not None and state.finished.phase == "complete"
-    reasons = state.last.reasons if state.last and not (passed and state.last.passed) else ()
+    verdict = (state.current.verdict if state.current else None) or state.last
+    reasons = verdict.reasons if verdict and not (passed and verdict.passed) else ()
     return Why(
         what=what,
         figures=tuple(_figures(limits_of(state), state, DECIDED.get(word, ""))),
@@ -141,7 +143,7 @@ def _good(report: Report, end: ev.RunFinished) -> tuple[str, str]:
         what = "Every required gate passed before any work, so no agent was started."
         return what, 'With if_passing = "run" it works on all the same.'
     spoke = _accepting(report)
-    by = f"\n{spoke[:1].upper()}{spoke[1:]}." if spoke else ""
+    by = f"\n{spoke}." if spoke else ""
     if end.reason == "limits_reached":
         best = state.best
         kept = f"iteration {best.iteration} (score {score(best.score)})" if best else "an iteration"
@@ -149,7 +151,7 @@ def _good(report: Report, end: ev.RunFinished) -> tuple[str, str]:
         return f"{what}{brief(end.explanation)}.{by}", "A fork of it with a higher limit works on."
     verdict = state.last
     if verdict is not None and not verdict.passed:
-        return f"A person accepted iteration {state.iteration} although it did not pass.{by}", ""
+        return f"Iteration {state.iteration} did not pass every required gate.{by}", ""
     value = "" if verdict is None else f" (score {score(verdict.score)})"
     return f"Iteration {state.iteration} passed every required gate{value}.{by}", ""
 
@@ -203,10 +205,11 @@ def _ill(report: Report, end: ev.RunFinished) -> tuple[str, str]:
         return f"{what}Best score {score(state.peak)}{items}. It was nudged to try another way before.", (
             "It goes on with a note that says what to try; a smaller goal or another agent may help more than time."
         )
-    alerts = [f"{a.kind} in iteration {a.iteration}: {brief(a.message)}" for a in state.alerts[-8:]]
-    many = any(a.critical for a in state.alerts[-1:])
+    counted = [a for a in state.alerts if a.kind not in CALM or a.action == "stop"]
+    alerts = [f"{a.kind} in iteration {a.iteration}: {brief(a.message)}" for a in counted[-8:]]
+    many = any(a.critical for a in counted[-1:])
     first = "Too many alerts in a short time stopped it:" if many else "A monitor stopped it:"
-    kind = state.alerts[-1].kind.lower() if state.alerts else "KIND"
+    kind = counted[-1].kind.lower() if counted else "KIND"
     key = "monitors.critical" if many else f"monitors.{kind}"
     listed = alerts if many else alerts[-1:]
     return "\n".join([first, *(f"  {line}" for line in listed)]), (
@@ -235,10 +238,8 @@ def _by_people(report: Report, end: ev.RunFinished) -> tuple[str, str]:
             f'{asked}\nNobody answered in time, and here silence is a no (approval.on_timeout = "reject").',
             ('It goes on when it is resumed; with on_timeout = "hold" it would have waited.'),
         )
-    spoke = decision(request.decided)
-    return (
-        f"{asked}\n{spoke[:1].upper()}{spoke[1:]}.",
-        "It goes on when it is resumed, best with a note that says what is wanted instead.",
+    return f"{asked}\n{decision(request.decided)}.", (
+        "It goes on when it is resumed, best with a note that says what is wanted instead."
     )
 
 
@@ -258,9 +259,8 @@ def _broken(report: Report, end: ev.RunFinished) -> tuple[str, str]:
             )
         case "gate_error":
             when = "before any work" if not state.iteration else "twice in a row"
-            return (
-                f"A required gate's tool could not run, {when}, so nothing can be judged:\n  {_inside(said)}",
-                ("It goes on when it is resumed, once the tool or the gate's command is mended."),
+            return f"A required gate's tool could not run, {when}, so nothing can be judged.", (
+                "It goes on when it is resumed, once the tool or the gate's command is mended."
             )
         case "interrupted_too_often":
             return f"{state.interruptions} crashes in a row cut the agent off.", (
