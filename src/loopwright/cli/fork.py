@@ -10,8 +10,8 @@ import click
 from loopwright.cli import words
 from loopwright.cli.where import find, opened, outside, places, the_run, who
 from loopwright.core.limits import exceeded
+from loopwright.core.recorded import limits_of
 from loopwright.hosts.fork import fork
-from loopwright.report.why import limits_of
 
 ADD = {
     "max_iterations": " --add-iterations 10",

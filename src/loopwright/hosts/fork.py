@@ -16,12 +16,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from loopwright.clock import Clock
 from loopwright.core import events as ev
 from loopwright.core.ending import final, unhealthy
-from loopwright.core.policy import Asking, Policy
+from loopwright.core.limits import exceeded
+from loopwright.core.recorded import policy_of
 from loopwright.core.state import LoopState
 from loopwright.errors import Locked, UsageError
 from loopwright.hosts.take import check_id, check_place, made_id, outputs_of
@@ -176,8 +177,11 @@ def _record(journal: Journal, facts: Iterator[tuple[datetime, ev.Event]], number
 
 
 def _would_end(state: LoopState) -> bool:
-    """Whether what ended the parent there (a stop, a no, an alert, a fault) would end the fork at once."""
-    approval: dict[str, Any] = dict(state.spec.get("approval") or {})
-    asking = Asking(**{k: v for k, v in approval.items() if k in {"when", "timeout", "on_timeout"}})
-    policy = Policy(approval=asking, until=state.spec.get("until") or "passed")
-    return final(policy, state) is not None or unhealthy(state) is not None
+    """Whether what ended the parent there (a stop, a no, an alert, a streak) would end the fork at once.
+
+    Limits stand: only a person raises them.
+    """
+    policy = policy_of(state)
+    limit = exceeded(policy.limits, state)
+    streak = limit is not None and limit[0] in {"consecutive_errors", "converged"}
+    return streak or final(policy, state) is not None or unhealthy(state) is not None

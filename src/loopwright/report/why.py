@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, assert_never
+from typing import Final, assert_never
 
 from loopwright.core import events as ev
-from loopwright.core.limits import Backoff, Convergence, Limits, in_force, spent, used_tokens
+from loopwright.core.limits import Limits, spent, used_tokens
 from loopwright.core.monitors import CALM
+from loopwright.core.recorded import limits_of
 from loopwright.core.state import LoopState
-from loopwright.core.values import LIMITS
 from loopwright.report.figures import at_most, brief, count, moment, money, safe, score, seconds
 from loopwright.report.telling import decision
 from loopwright.report.values import Report, Request
@@ -74,18 +74,6 @@ def why(report: Report, *, alone: bool = False) -> Why:
         blocked=tuple(safe(r) for r in reasons[:20]),
         change=change,
     )
-
-
-def limits_of(state: LoopState) -> Limits:
-    """The limits in force: those the run was started with, with what people changed."""
-    said: Mapping[str, Any] = state.spec.get("limits") or {}
-    given: dict[str, Any] = {name: said[name] for name in LIMITS if said.get(name) is not None}
-    rule, backoff = said.get("convergence"), said.get("backoff")
-    if rule is not None:
-        given["convergence"] = Convergence(**rule) if rule else None
-    if backoff:
-        given["backoff"] = Backoff(**backoff)
-    return in_force(Limits(**given), state)
 
 
 def _figures(limits: Limits, state: LoopState, decided: str) -> list[str]:
