@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from sim import BROKEN, FAIL, PASS, REQUIRED, Sim, answered, crashed, failed, graded, script, worked
 from told import history
@@ -458,3 +461,10 @@ def test_the_case_is_what_it_is_called(name):
     over = CASES[name]().state.finished
     word = name.partition(" ")[0]
     assert over is None or over.reason == WORDS.get(word, word)
+
+
+def test_the_page_about_endings_shows_what_is_said():
+    page = (Path(__file__).parents[2] / "docs/endings.md").read_text(encoding="utf-8")
+    shown = dict(re.findall(r"^`(\w+)`:\n\n```text\n(.*?)\n```$", page, re.MULTILINE | re.DOTALL))
+    assert shown.keys() == {"max_iterations", "budget", "rejected"}
+    assert all(text.splitlines() == SAID[name] for name, text in shown.items())
