@@ -15,7 +15,7 @@ from loopwright.core.limits import Convergence, Limits
 from loopwright.core.monitors import Monitors, Stall
 from loopwright.core.policy import Asking, Policy
 from loopwright.core.values import Score
-from loopwright.report.backtest import BEYOND, backtest, unfit
+from loopwright.report.backtest import BEYOND, backtest, record, unfit
 
 
 def policy(**more) -> Policy:
@@ -23,7 +23,7 @@ def policy(**more) -> Policy:
 
 
 def under(new: Policy, sim: Sim):
-    would = backtest(new, history(sim)).would
+    would = backtest(new, record(history(sim))).would
     return would.reason, would.iterations
 
 
@@ -33,7 +33,7 @@ OVER = [name for name, made in CASES.items() if made().state.finished is not Non
 @pytest.mark.parametrize("name", OVER)
 def test_the_same_policy_gives_the_same_end(name):
     sim = CASES[name]()
-    tested = backtest(sim.policy, history(sim))
+    tested = backtest(sim.policy, record(history(sim)))
     assert tested.same, tested.would
     assert tested.really == tested.would
 
@@ -42,7 +42,7 @@ def test_a_lower_limit_ends_it_earlier_with_what_it_had_then():
     sim = Sim(
         policy(), agent=script(worked(cost=0.5)), gates=script(graded(0.2), graded(0.6), graded(0.4))
     ).run()
-    would = backtest(policy(limits=Limits(max_iterations=2)), history(sim)).would
+    would = backtest(policy(limits=Limits(max_iterations=2)), record(history(sim))).would
     assert (would.reason, would.iterations, would.best_score, would.cost_usd) == (
         "max_iterations",
         2,
@@ -53,7 +53,7 @@ def test_a_lower_limit_ends_it_earlier_with_what_it_had_then():
 
 
 def test_a_higher_limit_is_beyond_the_record():
-    tested = backtest(policy(limits=Limits(max_iterations=9)), history(Sim(policy()).run()))
+    tested = backtest(policy(limits=Limits(max_iterations=9)), record(history(Sim(policy()).run())))
     assert (tested.would.reason, tested.would.iterations) == (BEYOND, 6)
     assert tested.would.explanation == "it would have gone on with iteration 7"
     assert not tested.same
@@ -98,7 +98,7 @@ def test_weights_and_required_count_anew():
 
 
 def test_a_gate_that_never_judged_says_nothing():
-    facts = history(Sim(policy()).run())
+    facts = record(history(Sim(policy()).run()))
     assert unfit(policy(gates=(Rule(name="other"),)), facts) == "other never judged it"
     assert unfit(policy(), facts) == ""
 
@@ -112,7 +112,7 @@ def test_attempts_that_never_were_are_beyond_the_record():
 
 def test_an_attempt_that_would_have_been_cut_is_beyond_the_record():
     sim = Sim(policy(), agent=script(worked(seconds=100))).run()
-    tested = backtest(policy(limits=Limits(attempt_timeout=60)), history(sim))
+    tested = backtest(policy(limits=Limits(attempt_timeout=60)), record(history(sim)))
     assert tested.would.reason == BEYOND and "would have been cut after 60 s" in tested.would.explanation
 
 

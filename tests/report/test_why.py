@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -432,7 +433,7 @@ It goes on when it is resumed.
 
 
 def told(name):
-    return why(gather(history(CASES[name]())), alone=name == "crashed").lines
+    return why(replace(gather(history(CASES[name]())), alone=name == "crashed")).lines
 
 
 SAID = {

@@ -15,10 +15,9 @@ from loopwright.cli import words
 from loopwright.cli.read import emit
 from loopwright.cli.where import as_json, enter, find, opened, places
 from loopwright.config import load
-from loopwright.core import events as ev
 from loopwright.journal import history
 from loopwright.loop import assemble
-from loopwright.report.backtest import BEYOND, Standing, Tested, backtest, unfit
+from loopwright.report.backtest import BEYOND, Standing, Tested, backtest, record, unfit
 from loopwright.report.figures import brief, count, money, score
 
 SCHEMA: Final = "loopwright/backtest/v1"
@@ -46,14 +45,13 @@ def backtest_(loopfile: str, sets: tuple[str, ...], json_: bool, folder: str, st
     passed_over: list[dict[str, str]] = []
     with opened(where) as runs:
         for run, _ in runs.heads(limit=MOST):
-            facts = list(history(runs, run))
-            started = facts[0][2] if facts else None
-            if not isinstance(started, ev.RunStarted) or started.spec.get("name") != assembled.loop.name:
+            recorded = record(history(runs, run))
+            if recorded.state.spec.get("name") != assembled.loop.name:
                 continue
-            if why := unfit(assembled.policy, facts):
+            if why := unfit(assembled.policy, recorded):
                 passed_over.append({"run": run, "why": why})
             else:
-                tested.append(backtest(assembled.policy, facts))
+                tested.append(backtest(assembled.policy, recorded))
     if json_:
         emit(
             {

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -348,8 +348,9 @@ def why_(run: str, folder: str, store: str | None) -> None:
     where = find(folder, store)
     with opened(where) as runs:
         report = gather(history(runs, the_run(runs, run)))
+    report = replace(report, alone=words.left(report.state))
     for line in words.three_lines(report.state, where.project):
         click.echo(line)
     click.echo("")
-    for line in why(report, alone=words.left(report.state)).lines:
+    for line in why(report).lines:
         click.echo(line)

@@ -10,6 +10,7 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +28,7 @@ from loopwright.report.json import json
 from loopwright.report.junit import junit
 from loopwright.report.markdown import markdown
 from loopwright.report.values import Changes, Report
-from loopwright.workspace.opened import open_workspace, shown
+from loopwright.workspace.opened import Workspace, open_workspace, shown
 
 FORMATS: Final[Mapping[str, tuple[str, Callable[[Report, str], str]]]] = {
     "md": ("report.md", lambda report, step: markdown(report, next_step=step)),
@@ -82,14 +83,15 @@ def _names(formats: str | None, output: str | None) -> list[str]:
 
 def gathered(where: Where, store: Store, run: str) -> Report:
     """The report of a run, with what its snapshots say has changed where they can be read."""
+    workspace: Workspace | None
     try:
         workspace = open_workspace("in_place", where.project, where.project / STATE, run)
-    except WorkspaceError:
-        return gather(history(store, run))
+    except WorkspaceError:  # the facts are there all the same
+        workspace = None
 
     def diff(old: str, new: str) -> Changes | None:
         try:
-            found = workspace.diff(old, new)
+            found = None if workspace is None else workspace.diff(old, new)
         except WorkspaceError:  # a snapshot that git has cleaned up
             return None
         if found is None:
@@ -102,7 +104,8 @@ def gathered(where: Where, store: Store, run: str) -> Report:
             patch=found.text,
         )
 
-    return gather(history(store, run), diff)
+    report = gather(history(store, run), diff)
+    return replace(report, alone=words.left(report.state))
 
 
 def _write(path: Path, text: str) -> None:

@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from loopwright.clock import Clock
 from loopwright.core import events as ev
@@ -36,6 +36,7 @@ from loopwright.workspace.git import open_git
 from loopwright.workspace.lock import lock
 from loopwright.workspace.opened import Workspace, open_workspace
 
+Facts: TypeAlias = list[tuple[datetime, ev.Event]]
 LABEL: Final = "fork_of"
 AGAIN: Final = "the fork goes on where its parent ended"
 
@@ -60,40 +61,40 @@ def fork(
     `UsageError` when that iteration is not closed, the id is taken, or the workspace holds other work
     (unless `force`); `Locked` while a runner works in it. Nothing is made then.
     """
-    facts = list(_upto(store, parent, number))
-    state = facts[-1][2]
+    facts, state = _upto(store, parent, number)
     check_place(parent, state, project)
     run = made_id(str(state.spec.get("name") or "run")) if name is None else check_id(name)
-    journal = Journal(store, run)
-    if journal.exists:
-        raise UsageError(f"there is a run {run} already: name the fork otherwise with --as")
-    trees = _trees(facts)
     with ExitStack() as stack:
+        if state.workspace is not None:
+            stack.enter_context(lock(project, project / STATE, run, owner()))
+        journal = Journal(store, run)
+        if journal.exists:
+            raise UsageError(f"there is a run {run} already: name the fork otherwise with --as")
         changed: tuple[str, ...] = ()
         if state.workspace is not None:
-            me = owner()
-            stack.enter_context(lock(project, project / STATE, run, me))
             workspace = _of_parent(project, parent, state)
             if workspace.recorded and state.snapshot is not None:
                 changed = _brought_back(workspace, store, parent, state.snapshot, project, force=force)
-            _inherited(project, parent, run, trees if workspace.recorded else ())
-        _record(journal, _renamed(facts, parent, number, run), number, by)
+            _inherited(project, parent, run, _trees(facts) if workspace.recorded else ())
+        ends = number == 0 or state.spec.get("until") != "limits"
+        _record(journal, _renamed(facts, parent, number, run, ends=ends), number, by)
     return Forked(state=journal.state, changed=changed, recorded=state.snapshot is not None)
 
 
-def _upto(store: Store, parent: str, number: int) -> Iterator[tuple[datetime, ev.Event, LoopState]]:
+def _upto(store: Store, parent: str, number: int) -> tuple[Facts, LoopState]:
     """The parent's facts up to the first close of that iteration, as `show --checkpoint` has it."""
+    facts: Facts = []
     for _, at, event, state in history(store, parent):
-        yield at, event, state
+        facts.append((at, event))
         closed = isinstance(event, ev.IterationClosed)
         if closed and state.iteration == number and (number or state.zero is not None):
-            return
+            return facts, state
     raise UsageError(f"run {parent} has no checkpoint {number}: that iteration is not closed")
 
 
-def _trees(facts: list[tuple[datetime, ev.Event, LoopState]]) -> tuple[str, ...]:
+def _trees(facts: Facts) -> tuple[str, ...]:
     """Every snapshot that the fork's facts name, oldest first."""
-    found = (getattr(event, "snapshot", None) for _, event, _ in facts)
+    found = (getattr(event, "snapshot", None) for _, event in facts)
     return tuple(dict.fromkeys(tree for tree in found if tree is not None))
 
 
@@ -141,15 +142,14 @@ def _inherited(project: Path, parent: str, run: str, trees: tuple[str, ...]) -> 
 
 
 def _renamed(
-    facts: list[tuple[datetime, ev.Event, LoopState]], parent: str, number: int, run: str
+    facts: Facts, parent: str, number: int, run: str, *, ends: bool
 ) -> Iterator[tuple[datetime, ev.Event]]:
-    """The facts as the fork's: its own beginning, and a last iteration that ends nothing."""
-    ends = number == 0 or facts[-1][2].spec.get("until") != "limits"
-    for i, (at, event, _) in enumerate(facts):
+    """The facts as the fork's: its own beginning, and a last iteration that does not end it (`ends`)."""
+    for i, (at, event) in enumerate(facts):
         if isinstance(event, ev.RunStarted):
             labels = {**event.labels, LABEL: f"{parent}@{number}"}
             yield at, replace(event, run=run, labels=labels, origin=f"fork of {parent} at {number}")
-        elif i == len(facts) - 1 and ends and event == ev.IterationClosed(outcome="accepted"):
+        elif ends and i == len(facts) - 1 and event == ev.IterationClosed(outcome="accepted"):
             yield at, ev.IterationClosed(outcome="not_accepted")
         else:
             yield at, event

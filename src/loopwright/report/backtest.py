@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeAlias
 
 from loopwright.core import events as ev
 from loopwright.core.apply import apply
@@ -38,6 +38,7 @@ from loopwright.report.gather import Fact
 
 BEYOND: Final = "beyond the record"
 SLACK_S: Final = 1.0  # an attempt is cut a little after its time
+Timed: TypeAlias = Sequence[tuple[datetime, ev.Event]]
 World = ev.NoteAdded | ev.StopRequested | ev.WorkspaceChanged | ev.EvidenceChanged
 Ended = ev.AttemptSucceeded | ev.AttemptFailed | ev.AttemptInterrupted
 Mark = ev.AttemptStarted | ev.GateScored | ev.Judged | ev.IterationClosed | ev.ApprovalDecided
@@ -79,7 +80,7 @@ class Tested:
 class _Tape:
     """The facts of a run, played one after another."""
 
-    facts: Sequence[tuple[datetime, ev.Event]]
+    facts: Timed
     by_value: frozenset[str]
     now: datetime
     i: int = 0
@@ -96,24 +97,38 @@ class _Tape:
         return event
 
 
-def unfit(policy: Policy, facts: Iterable[Fact]) -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """A run as it is replayed: its facts in order, and the state they led to."""
+
+    facts: tuple[tuple[datetime, ev.Event], ...]
+    state: LoopState
+
+
+def record(facts: Iterable[Fact]) -> Record:
+    """The record of a run from its history, which must have a beginning."""
+    kept: list[tuple[datetime, ev.Event]] = []
+    state = LoopState()
+    for _, at, event, after in facts:
+        kept.append((at, event))
+        state = after
+    return Record(facts=tuple(kept), state=state)
+
+
+def unfit(policy: Policy, recorded: Record) -> str:
     """Why nothing can be said about a run under this policy; empty when something can."""
-    judged: set[str] = set()
-    for _, _, event, _ in facts:
-        if isinstance(event, ev.GateScored):
-            judged.add(event.gate)
+    judged = {event.gate for _, event in recorded.facts if isinstance(event, ev.GateScored)}
     missing = [rule.name for rule in policy.gates if judged and rule.name not in judged]
     return f"{', '.join(missing)} never judged it" if missing else ""
 
 
-def backtest(policy: Policy, facts: Iterable[Fact]) -> Tested:
-    """What really happened and what would have; the facts are those of one run, from its beginning."""
-    kept = list(facts)
-    real = kept[-1][3]
-    started_at, started = kept[0][1], kept[0][2]
-    tape = _Tape(_playable(kept[1:]), _by_value(kept), started_at, answers=_answers(kept))
-    baseline = any(isinstance(event, ev.GateScored) and s.iteration == 0 for _, _, event, s in kept)
-    policy = replace(policy, baseline=baseline, deliver="none")
+def backtest(policy: Policy, recorded: Record) -> Tested:
+    """What really happened to a run and what would have."""
+    facts = recorded.facts
+    started_at, started = facts[0]
+    tape = _Tape(_playable(facts[1:]), _by_value(facts), started_at, answers=_answers(facts))
+    work = next((e for _, e in facts if isinstance(e, ev.AttemptStarted | ev.GateScored)), None)
+    policy = replace(policy, baseline=isinstance(work, ev.GateScored), deliver="none")
     state = apply(LoopState(), started, started_at)
     gap = ""
     try:
@@ -127,7 +142,7 @@ def backtest(policy: Policy, facts: Iterable[Fact]) -> Tested:
     would = _standing(state)
     if gap:
         would = replace(would, reason=BEYOND, explanation=gap)
-    return Tested(run=real.run, really=_standing(real), would=would)
+    return Tested(run=recorded.state.run, really=_standing(recorded.state), would=would)
 
 
 def _standing(state: LoopState) -> Standing:
@@ -144,14 +159,12 @@ def _standing(state: LoopState) -> Standing:
     )
 
 
-def _playable(facts: Sequence[Fact]) -> list[tuple[datetime, ev.Event]]:
+def _playable(facts: Timed) -> list[tuple[datetime, ev.Event]]:
     """What happened, without what was decided; up to where the loop itself was changed."""
-    reopened = max((i for i, f in enumerate(facts) if isinstance(f[2], ev.RunReopened)), default=-1)
+    reopened = max((i for i, (_, e) in enumerate(facts) if isinstance(e, ev.RunReopened)), default=-1)
     played: list[tuple[datetime, ev.Event]] = []
-    digest = ""
-    for i, (_, at, event, state) in enumerate(facts):
-        digest = digest or state.digest
-        if isinstance(event, ev.PolicyChanged) and event.digest != digest:
+    for i, (at, event) in enumerate(facts):
+        if isinstance(event, ev.PolicyChanged):
             break
         if isinstance(event, ev.StopRequested) and i < reopened:
             continue  # whoever stopped it had it go on
@@ -160,10 +173,10 @@ def _playable(facts: Sequence[Fact]) -> list[tuple[datetime, ev.Event]]:
     return played
 
 
-def _by_value(facts: Sequence[Fact]) -> frozenset[str]:
+def _by_value(facts: Timed) -> frozenset[str]:
     """The gates whose pass was a matter of a number alone, so that another mark judges them anew."""
     seen: dict[str, list[Score]] = {}
-    for _, _, event, _ in facts:
+    for _, event in facts:
         if isinstance(event, ev.GateScored) and event.score.status in {"pass", "fail"}:
             seen.setdefault(event.gate, []).append(event.score)
     found = set()
@@ -176,10 +189,10 @@ def _by_value(facts: Sequence[Fact]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _answers(facts: Sequence[Fact]) -> dict[tuple[int, str], list[ev.ApprovalDecided]]:
+def _answers(facts: Timed) -> dict[tuple[int, str], list[ev.ApprovalDecided]]:
     asked: dict[str, ev.ApprovalRequested] = {}
     found: dict[tuple[int, str], list[ev.ApprovalDecided]] = {}
-    for _, _, event, _ in facts:
+    for _, event in facts:
         if isinstance(event, ev.ApprovalRequested):
             asked[event.id] = event
         elif isinstance(event, ev.ApprovalDecided) and event.id in asked:

@@ -105,6 +105,7 @@ class Report:
 
     `rows` has the first and the last iterations and the best one; each `…_left_out` counts what is not
     here. `shown` is the row that speaks for the run: the accepted one, else the best, else the last judged.
+    `alone`: it is under way on record and its process is known to be gone.
     """
 
     state: LoopState
@@ -121,3 +122,4 @@ class Report:
     changes: Changes | None = None
     stop: ev.StopRequested | None = None
     pause: ev.PauseRequested | None = None
+    alone: bool = False

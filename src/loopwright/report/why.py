@@ -60,10 +60,10 @@ class Why:
         return [*told, *([self.change] if self.change else [])]
 
 
-def why(report: Report, *, alone: bool = False) -> Why:
-    """Why this run stands where it stands; `alone`: its process is known to be gone."""
+def why(report: Report) -> Why:
+    """Why this run stands where it stands."""
     state = report.state
-    what, change = _ended(report, state.finished) if state.finished else _under_way(report, alone=alone)
+    what, change = _ended(report, state.finished) if state.finished else _under_way(report)
     word = state.finished.reason if state.finished else ""
     passed = state.finished is not None and state.finished.phase == "complete"
     verdict = (state.current.verdict if state.current else None) or state.last
@@ -264,7 +264,7 @@ def _inside(text: str) -> str:
     return "\n  ".join(text.splitlines())
 
 
-def _under_way(report: Report, *, alone: bool) -> tuple[str, str]:
+def _under_way(report: Report) -> tuple[str, str]:
     """What a run that is not over waits for."""
     state = report.state
     it = state.current
@@ -281,7 +281,7 @@ def _under_way(report: Report, *, alone: bool) -> tuple[str, str]:
         pause = report.pause
         by = (brief(pause.by, 60) if pause else "") or "a person"
         return f"Paused by {by}; its state and its work are kept.", "It goes on when it is resumed."
-    if alone:
+    if report.alone:
         claim = state.claim
         who = f" ({safe(claim.owner.partition(':')[0])} on {safe(claim.host)})" if claim else ""
         where = f"in the middle of iteration {it.number}" if it else f"after iteration {state.iteration}"
