@@ -36,7 +36,7 @@ MOST: Final = 1000  # runs looked at, newest first
 @as_json
 @places
 def backtest_(loopfile: str, sets: tuple[str, ...], json_: bool, folder: str, store: str | None) -> None:
-    """Ask where the recorded runs of LOOPFILE would have ended under what it says now."""
+    """Ask where recorded runs would have ended under LOOPFILE."""
     path = os.environ.get("PATH", "")
     loaded = load(loopfile, folder=enter(folder), path=path, sets=sets)
     assembled = assemble(loaded.loop, project=loaded.project, path=path)

@@ -31,7 +31,7 @@ ADD = {
 )
 @places
 def fork_(run: str, number: int, run_id: str | None, force: bool, folder: str, store: str | None) -> None:
-    """Make a new run of the first N iterations of RUN, to go on from there another way."""
+    """Begin a new run where RUN stood after iteration N."""
     outside("fork")
     where = find(folder, store)
     with opened(where) as runs:

@@ -341,7 +341,7 @@ def _summary(store: Store, run: str, iteration: int | None, project: Path) -> No
 @click.argument("run")
 @places
 def why_(run: str, folder: str, store: str | None) -> None:
-    """Say why RUN stands where it stands, and what it would take to go on."""
+    """Say why RUN stands where it stands."""
     from loopwright.report.gather import gather
     from loopwright.report.why import why
 

@@ -50,7 +50,7 @@ SUMMARY_BYTES: Final = 1024 * 1024  # of one step's summary; GitHub drops a larg
 @click.option("-o", "--output", metavar="DIR", help="Write files into DIR: all four, or those of --format.")
 @places
 def report_(run: str, formats: str | None, output: str | None, folder: str, store: str | None) -> None:
-    """Write down RUN for others: as text, a page, data, or for a CI server."""
+    """Write RUN down for others: text, page, data, CI."""
     names = _names(formats, output)
     where = find(folder, store)
     with opened(where) as runs:

@@ -122,7 +122,7 @@ def _screen() -> Iterator[Screen]:
 @click.argument("run")
 @places
 def watch_(run: str, folder: str, store: str | None) -> None:
-    """Follow RUN as it goes on, until it is over or waits for a person.
+    """Follow RUN until it is over or waits for a person.
 
     Ctrl-C ends the watching; the run goes on.
     """

@@ -190,7 +190,8 @@ def _ill(report: Report, end: ev.RunFinished) -> tuple[str, str]:
         items = f", {count(len(last.failing), 'item')} still failing" if last and last.failing else ""
         least = f" by {rule.within:g}" if rule else ""
         what = f"Nothing got better over {span}: the best score did not rise{least} and no failing item went away.\n"
-        return f"{what}Best score {score(state.peak)}{items}. It was nudged to try another way before.", (
+        nudged = " It was nudged to try another way before." if rule and rule.patience > 1 else ""
+        return f"{what}Best score {score(state.peak)}{items}.{nudged}", (
             "It goes on with a note that says what to try; a smaller goal or another agent may help more than time."
         )
     counted = [a for a in state.alerts if a.kind not in CALM or a.action == "stop"]
