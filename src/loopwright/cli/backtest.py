@@ -65,7 +65,7 @@ def backtest_(loopfile: str, sets: tuple[str, ...], json_: bool, folder: str, st
     _table(tested)
     for row in passed_over:
         click.echo(f"{row['run']}: passed over, {words.safe(row['why'])}", err=True)
-    if not tested:
+    if not tested and not passed_over:
         click.echo(f"no run of a loop named {words.safe(str(assembled.loop.name))} to ask about", err=True)
 
 
