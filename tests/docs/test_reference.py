@@ -437,6 +437,9 @@ def test_a_verb_is_shown_with_all_it_takes(verb):
     real = {
         flag: (None if o.is_flag else o.metavar, o.multiple) for flag, o in options(verbs()[verb]).items()
     }
+    for flag, option in options(verbs()[verb]).items():
+        if option.required and f"{verb} {rest}".count(f" {flag} {option.metavar}"):
+            shown[flag] = (option.metavar, option.multiple)
     assert shown == real
     arguments = [a for a in verbs()[verb].params if isinstance(a, click.Argument)]
     wanted = [a.name.upper() if a.required else f"[{a.name.upper()}]" for a in arguments]
@@ -500,7 +503,8 @@ def test_what_is_refused_inside_a_run(monkeypatch, tmp_path):
     refused = set()
     for verb, command in verbs().items():
         if any(isinstance(param, click.Argument) and param.required for param in command.params):
-            code, _, err = typed(verb, "x", "-C", str(tmp_path))
+            needed = [word for flag, o in options(command).items() if o.required for word in (flag, "1")]
+            code, _, err = typed(verb, "x", *needed, "-C", str(tmp_path))
             assert code == 2
             refused |= {verb} if "inside run outer" in err else set()
     assert set(spans(said)) == refused

@@ -6,7 +6,7 @@ Rule: they read journals and exit 0 whatever the run's end; they change nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from loopwright.cli import words
 from loopwright.cli.where import Where, as_json, find, opened, places, the_run
 from loopwright.core import events as ev
 from loopwright.core.head import health
-from loopwright.core.state import LoopState
 from loopwright.core.values import Score
 from loopwright.errors import UsageError
 from loopwright.journal import Journal, history
@@ -148,6 +147,8 @@ def show_(
         elif what in {"log", "prompt"}:
             last = Journal(runs, name).state.iteration
             _file(where, name, last if iteration is None else iteration, what, json_=json_)
+        elif json_ and iteration is not None:
+            emit(_one(runs, name, iteration))
         elif json_:
             from loopwright.core.head import document
 
@@ -166,8 +167,31 @@ def _checkpoint(store: Store, run: str, number: int) -> Any:
     raise UsageError(f"run {run} has no checkpoint {number}: that iteration is not closed")
 
 
-def _gates(store: Store, run: str, iteration: int | None, *, json_: bool) -> None:
-    table: list[dict[str, Any]] = [
+def _one(store: Store, run: str, iteration: int) -> dict[str, Any]:
+    """One iteration as data."""
+    row = next((row for row in rows(store, run) if row.number == iteration), None)
+    if row is None:
+        raise UsageError(f"run {run} has no iteration {iteration}")
+    return {
+        "schema": "loopwright/iteration/v1",
+        "run": run,
+        "iteration": row.number,
+        "outcome": row.outcome,
+        "score": row.score,
+        "attempts": row.attempts,
+        "seconds": row.seconds,
+        "cost_usd": row.cost,
+        "summary": row.summary,
+        "problem": row.problem or None,
+        "notes": row.notes,
+        "snapshot": row.snapshot,
+        "gates": _table(store, run, iteration),
+    }
+
+
+def _table(store: Store, run: str, iteration: int | None) -> list[dict[str, Any]]:
+    """Every score, of one iteration or of all."""
+    return [
         {
             "iteration": row.number,
             "gate": gate,
@@ -183,6 +207,10 @@ def _gates(store: Store, run: str, iteration: int | None, *, json_: bool) -> Non
         if iteration is None or row.number == iteration
         for gate, s in row.scores
     ]
+
+
+def _gates(store: Store, run: str, iteration: int | None, *, json_: bool) -> None:
+    table = _table(store, run, iteration)
     if json_:
         emit(table)
         return
@@ -250,13 +278,15 @@ def _summary(store: Store, run: str, iteration: int | None, project: Path) -> No
 @places
 def why_(run: str, folder: str, store: str | None) -> None:
     """Say why RUN stands where it stands."""
+    from loopwright.report.gather import gather
+    from loopwright.report.why import why
+
     where = find(folder, store)
     with opened(where) as runs:
-        state: LoopState = Journal(runs, the_run(runs, run)).state
-    for line in words.three_lines(state, where.project):
+        report = gather(history(runs, the_run(runs, run)))
+    report = replace(report, alone=words.left(report.state))
+    for line in words.three_lines(report.state, where.project):
         click.echo(line)
-    if state.last is not None and state.last.reasons:
-        click.echo("  last verdict:")
-        for text in state.last.reasons:
-            for i, line in enumerate(words.at_most(words.safe(text).splitlines(), 12)):
-                click.echo(f"    {line}" if i == 0 else f"      {line}")
+    click.echo("")
+    for line in why(report).lines:
+        click.echo(line)

@@ -11,7 +11,6 @@ import secrets
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -19,7 +18,7 @@ import click
 from loopwright.cli import words
 from loopwright.cli.read import emit
 from loopwright.cli.view import View, fancy
-from loopwright.cli.where import as_json, enter, find, opened, outside, places, the_run, who
+from loopwright.cli.where import Where, as_json, enter, find, opened, outside, places, the_run, who
 from loopwright.codec import encode_signal
 from loopwright.core import events as ev
 from loopwright.core.head import document
@@ -88,9 +87,9 @@ class Keys:
         run.leaving.set()
 
 
-def _finish(held: Held, view: View, keys: Keys, project: Path, *, json_: bool, exit_zero: bool) -> int:
+def _finish(held: Held, view: View, keys: Keys, where: Where, *, json_: bool, exit_zero: bool) -> int:
     """Prints how it ended; the exit code."""
-    state = held.state
+    state, project = held.state, where.project
     code = held.exit_code
     if state.finished is None and keys.code is not None:
         code = keys.code  # a signal ended our part; the run's own end comes first
@@ -102,6 +101,10 @@ def _finish(held: Held, view: View, keys: Keys, project: Path, *, json_: bool, e
         view.line(f"{state.run} was over already: nothing was run; another --as ID begins a new run")
     for line in words.three_lines(state, project, ours=True):
         view.line(line)
+    if os.environ.get("GITHUB_STEP_SUMMARY"):
+        from loopwright.cli.report import summarize
+
+        summarize(state.run, where)
     return code
 
 
@@ -182,7 +185,8 @@ def run_(
     )
     with view.live():
         held = alone(lambda: start(loaded.loop, run_id, ways))
-    return _finish(held, view, keys, ways.project, json_=json_, exit_zero=exit_zero)
+    where = Where(ways.project, loaded.loop.store)
+    return _finish(held, view, keys, where, json_=json_, exit_zero=exit_zero)
 
 
 @click.command("resume")
@@ -236,4 +240,4 @@ def resume_(
     )
     with view.live():
         held = alone(lambda: resume(name, ways))
-    return _finish(held, view, keys, ways.project, json_=json_, exit_zero=False)
+    return _finish(held, view, keys, where, json_=json_, exit_zero=False)

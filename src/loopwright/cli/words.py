@@ -9,20 +9,27 @@ import os
 import re
 import shlex
 import sys
-import unicodedata
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loopwright import units
+from loopwright.report.figures import MARKS, at_most, colourless, money, safe, score, seconds
 from loopwright.stores.opened import owner_alive
 
 if TYPE_CHECKING:  # figures alone need no core
     from loopwright.core.state import LoopState
     from loopwright.core.values import Score
 
-ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
-MARKS = {"pass": "✓", "fail": "✗", "error": "!", "skipped": "-", None: "?"}
+__all__ = [
+    "MARKS",
+    "at_most",
+    "colourless",
+    "money",
+    "safe",
+    "score",
+    "seconds",
+]  # written the same in reports
 
 
 def put(text: bytes) -> None:
@@ -35,28 +42,9 @@ def put(text: bytes) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-def seconds(value: float) -> str:
-    """`3.2s`, `2m04s`, `1h02m`."""
-    if value < 60:
-        return f"{value:.1f}s"
-    minutes, rest = divmod(round(value), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{rest:02d}s"
-
-
 def duration(text: str) -> float:
     """The seconds that a text of the command line says, where a number is a text as well."""
     return units.seconds(float(text) if re.fullmatch(r"\d+(\.\d+)?", text, re.ASCII) else text)
-
-
-def money(value: float | None) -> str:
-    """`$0.31`, or `$?` when it is not known."""
-    return "$?" if value is None else f"${value:.2f}"
-
-
-def score(value: float | None) -> str:
-    """Two decimals, or a dash."""
-    return "-" if value is None else f"{value:.2f}"
 
 
 def gate(name: str, given: Score) -> str:
@@ -74,34 +62,19 @@ def ago(now: datetime, then: datetime | None) -> str:
     return "-" if then is None else seconds(max(0.0, (now - then).total_seconds()))
 
 
-def safe(text: str) -> str:
-    """`text` without what could drive a terminal: control and bidirectional characters are shown, not obeyed."""
-    parts = text.split("\n")
-    return "\n".join(part if part.isprintable() else _shown(part) for part in parts)
-
-
-def _shown(text: str) -> str:
-    return "".join(
-        c if c == "\t" or unicodedata.category(c) not in {"Cc", "Cf"} else f"\\u{ord(c):04x}" for c in text
-    )
-
-
-def colourless(text: str) -> str:
-    """`text` without colours, titles and what else a terminal would do: what is left is read."""
-    return ESCAPES.sub("", text)
-
-
-def at_most(lines: list[str], n: int) -> list[str]:
-    """The first `n` lines, and how many were left out."""
-    return lines if len(lines) <= n + 1 else [*lines[:n], f"… and {len(lines) - n} more lines"]
-
-
 def left(state: LoopState) -> bool:
     """Whether a run is under way on record while nobody drives it: its process is gone."""
     from loopwright.core.head import exit_code
 
     under_way = state.finished is None and exit_code(state) is None
     return under_way and state.claim is not None and owner_alive(state.claim.owner) is False
+
+
+def next_of(state: LoopState) -> str:
+    """The command to type next: that of the state, or `resume` where nobody drives the run."""
+    from loopwright.core.head import next_step
+
+    return f"loopwright resume {state.run}" if left(state) else next_step(state)
 
 
 def three_lines(state: LoopState, project: Path, *, ours: bool = False) -> list[str]:
