@@ -27,7 +27,7 @@ from typing import Any, Final, Self
 from loopwright.argv import words
 from loopwright.core.values import Score
 from loopwright.errors import BadEvidence, ConfigError, NotStartable
-from loopwright.evidence.files import chunks
+from loopwright.evidence.files import chunks, redacted
 from loopwright.evidence.text import clip, decode, one_line, steady
 from loopwright.gates.measure import unproven
 from loopwright.ports import Place, Seen
@@ -241,12 +241,15 @@ async def _run(origin: Source, place: Place) -> Ran:
         idle_s=place.idle_s,
         grace_s=place.grace_s,
         active=place.active,
+        redact=place.redact,
     )
     try:
         with _Stdout(folder / "stdout" if origin.stdout else None, place, origin.max_bytes) as stdout:
             end = await supervise(process, observe=stdout.add)
     finally:
         await asyncio.to_thread(shutil.rmtree, bytecode, ignore_errors=True)
+        for name in origin.own:
+            await asyncio.to_thread(redacted, folder / name, place.redact)
     return Ran(
         exit=end,
         said=clip(steady(_tail(log, end), place.root).strip(), _SAID),

@@ -21,6 +21,7 @@ from loopwright.core.values import Cause, Score, finite
 from loopwright.errors import BadEvidence, ConfigError, NotStartable
 from loopwright.gates.measure import as_score, told, unproven
 from loopwright.ports import Diff, Gate, Measure, Place, Seen
+from loopwright.redact import Redactor
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -202,12 +203,12 @@ def _check(fn: Callable[..., Any]) -> Callable[[Seen, Place], Awaitable[Measure]
             return unproven(BadEvidence("timeout", late))
         if task.cancelled():
             return unproven(BadEvidence("cancelled", "was cancelled from inside"))
-        return _scored(task.result())
+        return _scored(task.result(), place.redact)
 
     return check
 
 
-def _scored(value: Any) -> Score:
+def _scored(value: Any, redact: Redactor) -> Score:
     """The score of what a function returned, or `Raised`."""
     error = value.error if isinstance(value, Raised) else None
     if isinstance(error, KeyboardInterrupt):
@@ -215,7 +216,8 @@ def _scored(value: Any) -> Score:
     try:
         if not isinstance(error, BadEvidence | None):
             cause: Cause = "tool" if isinstance(error, _MISTAKES) else "evidence"
-            return Score(0.0, told(error, without=calling.__file__), status="error", cause=cause)
-        return as_score(value) if error is None else unproven(error)
+            said = told(error, without=calling.__file__, redact=redact)
+            return Score(0.0, said, status="error", cause=cause)
+        return as_score(value, redact) if error is None else unproven(error)
     except BadEvidence as bad:
         return unproven(bad)

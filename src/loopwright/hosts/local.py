@@ -40,6 +40,7 @@ async def start(loop: Loop, run: str | None, ways: Ways) -> Held:
     name = take.made_id(loop.name) if run is None else take.check_id(run)
     take.check_folder(ways.project)
     assembled = assemble(loop, project=ways.project, path=ways.environ.get("PATH", ""))
+    assembled = environment.without_secrets(assembled, ways)
     with ExitStack() as stack:
         journal = _journal(name, ways, stack) if _store_exists(ways) else None
         if journal is not None and journal.exists:
@@ -134,6 +135,7 @@ async def _hold(
     programs: list[str] | None = None,
 ) -> Held:
     """Takes the run, drives it, and gives it back. Without `programs`, what runs as what, it starts none."""
+    journal.redact = environment.redacting(assembled, ways)
     run = _taken(journal, assembled, ways, stack, wanted)
     ways.signals(run)
     if programs is not None:
@@ -224,7 +226,7 @@ def _tell_opening(run: Run, assembled: Assembled, ways: Ways, programs: list[str
         limits=in_force(assembled.policy.limits, state),
         withheld=child_environment(ways.environ, allow=environment.allowed(assembled))[1],
     )
-    for line in told:
+    for line in (*told, *environment.written_secrets(assembled.loop, run.journal.redact)):
         ways.tell(line)
 
 
