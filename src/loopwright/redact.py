@@ -215,7 +215,8 @@ class Redactor:
             group = found.lastindex or 1
             if group > 1:  # 1 is a tag that stands there already
                 begin, end = found.span(group)
-                yield begin if begin < end else found.start(), found.end(), tags[group - 1]
+                front = data[found.start() : begin] if begin < end else b""
+                yield found.start(), found.end(), self.data(front) + tags[group - 1]
 
     def data(self, data: bytes) -> bytes:
         """`data` without its secrets."""
@@ -324,10 +325,12 @@ class Stream:
         """From where on a match might go on beyond the end: the last words of the last line, or an open key."""
         first = max(0, len(text) - self.redactor.reach)
         line = max(text.rfind(b"\n", first), text.rfind(b"\r", first), first - 1) + 1
-        at = len(text)
+        cut = len(text)
         for _ in range(3):
-            at = max(text.rfind(b" ", line, at), line - 1)
-        cut = at + 1 if at >= line else line
+            cut = text.rfind(b" ", line, cut)
+            if cut < 0:
+                break
+        cut = cut + 1 if cut >= 0 else line
         key = text.rfind(b"-----BEGIN ", first)
         if key >= 0 and text.count(b"KEY-----", key) < 2:
             cut = min(cut, key)

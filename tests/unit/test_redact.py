@@ -160,7 +160,7 @@ PIECES = st.sampled_from(
 TEXTS = st.lists(PIECES, max_size=14).map(lambda parts: "".join(parts).encode())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(TEXTS)
 def test_redacting_twice_changes_nothing(text):
     clean = MINE.data(text)
@@ -169,7 +169,7 @@ def test_redacting_twice_changes_nothing(text):
         assert value.encode() not in clean
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(TEXTS, st.data())
 def test_a_stream_cut_anywhere_comes_out_like_the_whole(text, data):
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
