@@ -23,9 +23,10 @@ from loopwright.hosts.ways import STATE, Held, Ways
 from loopwright.journal import Journal
 from loopwright.loop import Assembled, Loop, assemble
 from loopwright.perform import Run
+from loopwright.state_folder import create_state
 from loopwright.stores.opened import open_store, owner, store_exists, store_path
 from loopwright.supervise import child_environment
-from loopwright.workspace.lock import create_state, lock
+from loopwright.workspace.lock import lock
 from loopwright.workspace.opened import open_workspace, shown
 
 LEASE_S: Final = 30.0
