@@ -32,6 +32,9 @@ SECRET_URL: Final = re.compile(
     r"|://\S*[?&][^=&\s]*(?:password|passwd|secret|token|key)=[^&\s]",
     re.IGNORECASE,
 )
+EVERYDAY: Final = frozenset(
+    {"HOSTNAME", "LANG", "LOGNAME", "SHELL", "TERM", "TZ", "USER"}
+)  # let through or not
 OURS: Final = frozenset({"LOOPWRIGHT_KEY"})  # looks like a secret by its name and is printed everywhere
 SHORTEST: Final = 6
 # Words that reports, JSON and programs are made of: a password like these cannot be told from the text around it.
@@ -103,7 +106,7 @@ def looks_secret(name: str, value: str) -> bool:
 
 def redactor(environ: Mapping[str, str], *, allowed: Iterable[str] = ()) -> Redactor:
     """What takes the secrets of this environment out: those that look like it by name, and the `allowed` names."""
-    named = set(allowed)
+    named = set(allowed) - EVERYDAY
     found: dict[bytes, str] = {}
     for name, value in environ.items():
         if name in named or looks_secret(name, value):

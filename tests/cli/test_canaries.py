@@ -55,7 +55,11 @@ import sys
 from xml.sax.saxutils import escape
 from says import *
 text = "".join(c for c in escape(said()) if c >= " ")
-print(f'<testsuite tests="1" failures="1"><testcase name="t"><failure message="no">{text}</failure></testcase></testsuite>')
+quoted = text.replace('"', "&quot;")  # clipped at many places in the reason
+cases = "".join(f'<testcase name="t{n}"><failure message="{"." * n}{quoted}">{text}</failure></testcase>' for n in range(40))
+print(f'<testsuite tests="40" failures="40">{cases}</testsuite>')
+with open("report.xml", "w") as file:
+    file.write(f'<testsuite tests="40" failures="40">{cases}</testsuite>')
 print(said(), file=sys.stderr)
 """
 TEST = """
@@ -104,6 +108,7 @@ def check(stage, ran):
             content = path.read_bytes()
             assert leaks(content) == [], path
             marks += content.count(b"[redacted:SERVICE_TOKEN]")
+            assert not any(value[:11].encode() in content for value in MADE if value[0] != "A"), path
     assert marks > 5
 
 
@@ -116,7 +121,8 @@ def test_a_command_agent_and_gates_that_say_every_secret(stage):
         f"""
 goal = "g"
 agent = "{python} agent.py"
-gates = ["{python} report.py", {{ use = "junit", run = "{python} report.py" }}, "pytest"]
+gates = ["{python} report.py", {{ use = "junit", run = "{python} report.py" }}, "pytest",
+  {{ use = "junit", run = "{python} report.py", report = "report.xml" }}]
 env = {sorted(CANARIES)}
 [limits]
 max_iterations = 1

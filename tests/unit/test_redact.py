@@ -118,7 +118,9 @@ def test_whose_values_are_secret(tmp_path):
     }
     assert redactor(env).literals == {}
     assert set(
-        redactor({"LICENCE": "abcdef-xyz", "HOME": "/nowhere"}, allowed=["LICENCE"]).literals.values()
+        redactor(
+            {"LICENCE": "abcdef-xyz", "HOME": "/nowhere", "USER": "builder"}, allowed=["LICENCE", "USER"]
+        ).literals.values()
     ) == {"LICENCE"}
     assert MINE.text("psql says c0ffee-Cup is wrong") == "psql says [redacted:DATABASE_URL] is wrong"
 

@@ -18,8 +18,8 @@ from loopwright.redact import Redactor
 CHUNK = 1 << 20
 
 
-def chunks(path: Path, name: str, max_bytes: int) -> Iterator[bytes]:
-    """The file's bytes, a megabyte at a time; an empty file gives none.
+def chunks(path: Path, name: str, max_bytes: int, redact: Redactor | None = None) -> Iterator[bytes]:
+    """The file's bytes, a megabyte at a time; an empty file gives none. With `redact`, without its secrets.
 
     Raises BadEvidence: `missing_report`, `unreadable_report` (not a regular file, no permission), `too_large`.
     """
@@ -35,14 +35,16 @@ def chunks(path: Path, name: str, max_bytes: int) -> Iterator[bytes]:
         os.close(descriptor)
         raise BadEvidence("unreadable_report", f"{name} is not a regular file")
     with os.fdopen(descriptor, "rb") as file:
-        left = max_bytes
+        left, stream = max_bytes, redact.stream() if redact is not None else None
         while chunk := file.read(CHUNK):
             left -= len(chunk)
             if left < 0:
                 raise BadEvidence(
                     "too_large", f"{name} is larger than {max_bytes} bytes ({found.st_size}); see max_bytes"
                 )
-            yield chunk
+            yield chunk if stream is None else stream.add(chunk)
+        if stream is not None:
+            yield stream.close()
 
 
 def redacted(path: Path, redact: Redactor) -> None:
@@ -76,6 +78,6 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
-def whole(path: Path, name: str, max_bytes: int) -> bytes:
+def whole(path: Path, name: str, max_bytes: int, redact: Redactor | None = None) -> bytes:
     """All bytes of the file, for formats that are read at once; raises as `chunks` does."""
-    return b"".join(chunks(path, name, max_bytes))
+    return b"".join(chunks(path, name, max_bytes, redact))

@@ -31,6 +31,7 @@ from loopwright.evidence.files import chunks, redacted
 from loopwright.evidence.text import clip, decode, one_line, steady
 from loopwright.gates.measure import unproven
 from loopwright.ports import Place, Seen
+from loopwright.redact import PLAIN, Redactor
 from loopwright.supervise import Exit, Process, supervise, tool_path
 
 MAX_BYTES: Final = 256_000_000
@@ -70,6 +71,7 @@ class Ran:
     reports: tuple[tuple[str, Path], ...] = ()
     said: str = ""
     evidence: dict[str, Any] = field(default_factory=dict)
+    redact: Redactor = PLAIN
 
     @property
     def code(self) -> int:
@@ -183,7 +185,7 @@ def _score(
     evidence = ran.evidence
     try:
         _must_have_ended(ran, place)
-        ran = replace(ran, reports=_reports(origin, seen, place, before))
+        ran = replace(ran, reports=_reports(origin, seen, place, before), redact=place.redact)
         evidence = {**evidence, **_listed(ran, origin)}
         score = judge(ran)
     except BadEvidence as error:
