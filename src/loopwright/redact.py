@@ -89,6 +89,7 @@ PATTERNS: Final = (
     ("A" + _HEADER, ("uthorization",)),
     ("a" + _HEADER, ()),
 )
+_ATOMS: Final = frozenset({type(None), bool, int, float})
 _TAG: Final = r"\[redacted:[A-Za-z0-9_.-]{1,80}\](?P<tag>)"
 
 # Bytes from rare to frequent in what programs print; those not here (not ASCII, control) are rarer still.
@@ -241,6 +242,8 @@ class Redactor:
 
     def value(self, value: Any) -> Any:
         """A JSON value without its secrets: every text in it, names of objects too."""
+        if type(value) in _ATOMS:  # quick: most results of functions are
+            return value
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):
