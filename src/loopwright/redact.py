@@ -51,7 +51,8 @@ REACH: Final = 16 << 10  # bytes; no pattern matches more than this
 # and its name is the tag's; one that is empty and last marks all that matched. Each begins with one certain character,
 # which is what makes the search quick. No class holds a bracket (a tag never becomes part of a match), a quote or a
 # lone backslash (JSON stays JSON), and but for private keys none goes beyond a line or holds more than two blanks:
-# `Stream` relies on that. Lookbehinds refuse `]` as they refuse a letter: a tag in front changes nothing.
+# `Stream` relies on that. Lookbehinds reach two bytes back; they refuse `]` as they refuse a letter (a tag in front
+# changes nothing) and know a line end as JSON writes it. No text makes one scan much more than once.
 _BODY: Final = r"[A-Za-z0-9._~+/=-]"
 _DIGIT: Final = r"(?=[A-Za-z._~+/=-]{0,200}[0-9])"
 _BEARER: Final = rf"earer (?P<bearer>{_DIGIT}{_BODY}{{16,4000}})"
@@ -67,16 +68,23 @@ _PEM: Final = (  # without its end (a file shown in part) as far as it looks lik
     r"(?:(?:[A-Za-z0-9+/=\s,:]|\\{1,2}[nrt]|-(?!-)){0,5000}-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----"
     r"|(?:(?:\s|\\{1,2}[nrt]){0,8}[A-Za-z0-9+/=]{16,80}){0,150})(?P<private_key>)"
 )
+_JWT: Final = (  # begun once in a run of its letters: many beginnings would be slow
+    r"e(?:(?<![A-Za-z0-9_\]-]e)|(?<=\\[nrt]e))yJ[A-Za-z0-9_-]{8,4000}+\.eyJ[A-Za-z0-9_-]{8,8000}+"
+    r"\.[A-Za-z0-9_-]{0,2000}(?P<jwt>)"
+)
 PATTERNS: Final = (
-    (r"A(?<![A-Za-z0-9\]]A)[KS]IA[0-9A-Z]{16}(?P<aws_key>)", ("AKIA", "ASIA")),
+    (r"A(?:(?<![A-Za-z0-9\]]A)|(?<=\\[nrt]A))[KS]IA[0-9A-Z]{16}(?P<aws_key>)", ("AKIA", "ASIA")),
     (r"gh[pousr]_[A-Za-z0-9]{30,255}(?P<github_token>)", ("ghp_", "gho_", "ghu_", "ghs_", "ghr_")),
     (r"github_pat_[A-Za-z0-9_]{22,255}(?P<github_token>)", ("github_pat_",)),
     (r"glpat-[A-Za-z0-9_-]{20,255}(?P<gitlab_token>)", ("glpat-",)),
-    (r"s(?<![A-Za-z0-9_\]-]s)k-(?=[A-Za-z_-]{0,200}[0-9])[A-Za-z0-9_-]{20,255}(?P<api_key>)", ("sk-",)),
+    (
+        r"s(?:(?<![A-Za-z0-9_\]-]s)|(?<=\\[nrt]s))k-(?=[A-Za-z_-]{0,200}[0-9])[A-Za-z0-9_-]{20,255}(?P<api_key>)",
+        ("sk-",),
+    ),
     (r"xox[a-z]-[A-Za-z0-9-]{10,255}(?P<slack_token>)", ("xox",)),
     (r"xapp-[A-Za-z0-9-]{10,255}(?P<slack_token>)", ("xapp-",)),
     (r"AIza[0-9A-Za-z_-]{35}(?P<google_key>)", ("AIza",)),
-    (r"eyJ[A-Za-z0-9_-]{8,4000}\.eyJ[A-Za-z0-9_-]{8,8000}\.[A-Za-z0-9_-]{0,2000}(?P<jwt>)", ("eyJ",)),
+    (_JWT, ("eyJ",)),
     (_PEM, ("PRIVATE KEY-----",)),
     (
         r"""://[^\s/?#@:"'<>\\\[\]]{0,256}:(?P<url_password>[^\s/?#@"'<>\\\[\]]{1,256})(?=@)""",
@@ -297,7 +305,7 @@ class Stream:
     """Output without its secrets, as it comes. What may be the beginning of one is held back until it is known."""
 
     redactor: Redactor
-    before: bytes = b""  # the byte in front of the held text, for lookbehinds
+    before: bytes = b""  # the bytes in front of the held text, for lookbehinds
     held: bytes = b""
 
     def add(self, chunk: bytes) -> bytes:
@@ -306,7 +314,7 @@ class Stream:
         cut = self._undecided(text)
         if self.redactor.may_hold(text):
             return self._given(text, cut)
-        self.before, self.held = text[max(0, cut - 1) : cut] or self.before, text[cut:]
+        self.before, self.held = (self.before + text[max(0, cut - 2) : cut])[-2:], text[cut:]
         return text if cut == len(text) else text[:cut]
 
     def close(self) -> bytes:
@@ -324,7 +332,7 @@ class Stream:
             parts += [whole[at:begin], tag]
             at, end_at = end, max(end_at, end)
         parts.append(whole[at:end_at])
-        self.before, self.held = whole[max(0, end_at - 1) : end_at], whole[end_at:]
+        self.before, self.held = whole[max(0, end_at - 2) : end_at], whole[end_at:]
         return b"".join(parts)
 
     def _undecided(self, text: bytes) -> int:

@@ -4,6 +4,7 @@ import base64
 import html
 import json
 import re
+import time
 import urllib.parse
 
 import pytest
@@ -69,8 +70,8 @@ def test_a_value_inside_a_longer_base64_text_is_found(user):
 @pytest.mark.parametrize(("name", "token"), list(KNOWN.items()))
 def test_tokens_of_known_makers_are_found_without_knowing_them(name, token):
     assert PLAIN.text(f"it is {token} .") == f"it is [redacted:{name}] ."
-    inner = json.dumps({"said": f"{token}\n", "n": 1})
-    assert json.loads(PLAIN.text(inner)) == {"said": f"[redacted:{name}]\n", "n": 1}
+    inner = json.dumps({"said": f"is\n{token}\n", "n": 1})
+    assert json.loads(PLAIN.text(inner)) == {"said": f"is\n[redacted:{name}]\n", "n": 1}
 
 
 def test_credentials_in_urls_and_headers_leave_the_rest():
@@ -187,6 +188,37 @@ def test_a_stream_byte_by_byte_and_without_any_line_end():
     parts = [stream.add(text[i : i + 1]) for i in range(len(text))]
     assert b"".join([*parts, stream.close()]) == MINE.data(text)
     assert max(map(len, parts)) < REACH, "it comes out as it goes in"
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "eyJ",
+        "eyJ.",
+        "sk-",
+        "\\nsk-",
+        "-----BEGIN PRIVATE KEY-----",
+        "-----BEGIN PRIVATE KEY----- -",
+        "://a:",
+        "bearer ",
+        "AKIA",
+        "github_pat_",
+        "ghp_",
+        "uthorization=",
+        "?a_token=",
+        "-----BEGIN PRIVATE KEY-----" + " " * 4900,
+        'p4ss"',
+        "two ",
+    ],
+)
+def test_no_text_takes_long(piece):
+    text = (piece * (400_000 // len(piece))).encode()
+    began = time.process_time()
+    MINE.data(text)
+    stream = MINE.stream()
+    for at in range(0, len(text), 8192):
+        stream.add(text[at : at + 8192])
+    assert time.process_time() - began < 3, "some 50 MB/s is usual, 0.2 MB/s is an attack"
 
 
 def test_a_complete_line_is_given_out_at_once():
