@@ -69,16 +69,16 @@ _PEM: Final = (  # without its end (a file shown in part) as far as it looks lik
     r"|(?:(?:\s|\\{1,2}[nrt]){0,8}[A-Za-z0-9+/=]{16,80}){0,150})(?P<private_key>)"
 )
 _JWT: Final = (  # begun once in a run of its letters: many beginnings would be slow
-    r"e(?:(?<![A-Za-z0-9_\]-]e)|(?<=\\[nrt]e))yJ[A-Za-z0-9_-]{8,4000}+\.eyJ[A-Za-z0-9_-]{8,8000}+"
+    r"eyJ(?:(?<![A-Za-z0-9_\]-]eyJ)|(?<=\\[nrt]eyJ))[A-Za-z0-9_-]{8,4000}+\.eyJ[A-Za-z0-9_-]{8,8000}+"
     r"\.[A-Za-z0-9_-]{0,2000}(?P<jwt>)"
 )
 PATTERNS: Final = (
-    (r"A(?:(?<![A-Za-z0-9\]]A)|(?<=\\[nrt]A))[KS]IA[0-9A-Z]{16}(?P<aws_key>)", ("AKIA", "ASIA")),
+    (r"A[KS]IA(?:(?<![A-Za-z0-9\]]A[KS]IA)|(?<=\\[nrt]A[KS]IA))[0-9A-Z]{16}(?P<aws_key>)", ("AKIA", "ASIA")),
     (r"gh[pousr]_[A-Za-z0-9]{30,255}(?P<github_token>)", ("ghp_", "gho_", "ghu_", "ghs_", "ghr_")),
     (r"github_pat_[A-Za-z0-9_]{22,255}(?P<github_token>)", ("github_pat_",)),
     (r"glpat-[A-Za-z0-9_-]{20,255}(?P<gitlab_token>)", ("glpat-",)),
     (
-        r"s(?:(?<![A-Za-z0-9_\]-]s)|(?<=\\[nrt]s))k-(?=[A-Za-z_-]{0,200}[0-9])[A-Za-z0-9_-]{20,255}(?P<api_key>)",
+        r"sk-(?:(?<![A-Za-z0-9_\]-]sk-)|(?<=\\[nrt]sk-))(?=[A-Za-z_-]{0,200}[0-9])[A-Za-z0-9_-]{20,255}(?P<api_key>)",
         ("sk-",),
     ),
     (r"xox[a-z]-[A-Za-z0-9-]{10,255}(?P<slack_token>)", ("xox",)),
