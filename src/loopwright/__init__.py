@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from loopwright.gates.function import gate
     from loopwright.hosts.door import Final, run
+    from loopwright.idempotency import run_once, write_once
     from loopwright.loop import Loop
 
 __all__ = [
@@ -45,6 +46,8 @@ __all__ = [
     "UsageError",
     "gate",
     "run",
+    "run_once",
+    "write_once",
 ]
 
 __version__ = "0.1.0"
@@ -52,6 +55,7 @@ __version__ = "0.1.0"
 _HOMES = {
     **dict.fromkeys(("Attempt", "Result", "Score", "Usage"), "loopwright.core.values"),
     **dict.fromkeys(("Final", "run"), "loopwright.hosts.door"),
+    **dict.fromkeys(("run_once", "write_once"), "loopwright.idempotency"),
     "Loop": "loopwright.loop",
     "gate": "loopwright.gates.function",
 }

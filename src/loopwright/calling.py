@@ -1,4 +1,4 @@
-"""Calling a user's function, sync or async, from an event loop.
+"""Calling a user's function, sync or async, from an event loop; and one of ours from where there is none.
 
 Rule: the loop never blocks on it and the process never waits for it: a function that hangs keeps
 its thread, which is a daemon and takes no place from others. Whatever it raises is a value.
@@ -13,10 +13,11 @@ import inspect
 import queue
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
+T = TypeVar("T")
 IDLE_S: Final = 5.0  # how long a thread without work stays
 AT_ONCE_S: Final = 0.0005  # a function that was over so soon the last time is waited for on the spot
 _Inbox: TypeAlias = "queue.SimpleQueue[_Call]"
@@ -190,3 +191,39 @@ def _done(over: asyncio.Future[None]) -> None:
 async def _cancel(task: asyncio.Future[Any], grace_s: float) -> None:
     task.cancel()
     await asyncio.wait({task}, timeout=grace_s)
+
+
+def alone(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """The result of `work` in an event loop of its own, in another thread when this one has a loop running."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work())
+    box: list[T] = []
+    failed: list[BaseException] = []
+    begun: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = []
+    over = threading.Event()
+
+    async def known() -> T:
+        begun.append((asyncio.get_running_loop(), asyncio.current_task()))
+        return await work()
+
+    def inside() -> None:
+        try:
+            box.append(asyncio.run(known()))
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
+            failed.append(error)
+        over.set()
+
+    threading.Thread(target=inside, name="loopwright").start()
+    try:
+        over.wait()  # not join: one that is interrupted takes the thread for ended
+    except BaseException:  # Ctrl-C: the run is given back, it does not go on behind the caller's back
+        for loop, task in begun:
+            if task is not None:
+                loop.call_soon_threadsafe(task.cancel)
+        over.wait()
+        raise
+    if failed:
+        raise failed[0]
+    return box[0]

@@ -20,6 +20,7 @@ from loopwright.core.head import head, readable
 from loopwright.core.state import LoopState
 from loopwright.errors import Locked, Taken
 from loopwright.ports import Kept, Observe, Store
+from loopwright.redact import PLAIN, Redactor
 
 if TYPE_CHECKING:  # it loads asyncio, which those who only read do without
     from loopwright.together import Together
@@ -54,6 +55,7 @@ class Journal:
         self._nonce = secrets.token_hex(6)
         self._observe = observe
         self._together = together
+        self.redact: Redactor = PLAIN
         self._pending: list[tuple[datetime, Event]] = []
         self._kept = 0
         self._load()
@@ -88,8 +90,9 @@ class Journal:
         self.record(at, claimed)
 
     def record(self, at: datetime, *events: Event) -> None:
-        """Folds these facts in and keeps them for the next `flush`."""
-        for event in events:
+        """Folds these facts in, without secrets, and keeps them for the next `flush`."""
+        for fact in events:
+            event = self.redact.event(fact)
             self.state = apply(self.state, event, at)
             self._pending.append((max(at, self.state.updated_at or at), event))
 

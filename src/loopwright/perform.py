@@ -102,6 +102,7 @@ async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
         idle_s=limits.idle_timeout,
         active=run.workspace.sign_of_life if run.workspace.recorded else None,
         hear=run.hear,
+        redact=run.journal.redact,
     )
     run.begin(
         f"#{asked.iteration} agent working" + (f" (attempt {asked.number})" if asked.number > 1 else "")
@@ -127,7 +128,7 @@ async def _called(agent: Agent, asked: Attempt, place: Place) -> Worked | Failed
     try:
         return await agent.call(asked, place)
     except Exception as error:  # noqa: BLE001 - whatever an agent does wrong is a fact
-        lines = "".join(traceback.format_exception(error)[-3:])[-2000:]
+        lines = place.redact.text("".join(traceback.format_exception(error)[-3:]))[-2000:]
         return Failed(kind="unknown", message=f"{type(error).__name__}: {error}\n{lines}")
 
 
@@ -326,6 +327,7 @@ async def _scored(run: Run, gate: Gate, iteration: int) -> tuple[Score, float]:
         env=_environment(run, gate.env, own),
         timeout_s=gate.timeout or run.policy.limits.gate_timeout,
         grace_s=run.policy.limits.grace,
+        redact=run.journal.redact,
     )
     started = run.clock.monotonic()
     score = settle(gate.rule, run.policy.threshold, await measure(gate, seen, place))

@@ -15,6 +15,7 @@ from loopwright.core.events import Event
 from loopwright.core.judge import Rule
 from loopwright.core.values import Attempt, Failed, Score, Scored, Worked
 from loopwright.errors import Taken
+from loopwright.redact import PLAIN, Redactor
 
 Observe: TypeAlias = Callable[[Event], None]
 
@@ -26,6 +27,7 @@ class Place:
     `root` is the workspace and current folder; `project` is where tools are looked up (usually the
     same); `artifacts` is a folder of its own for its files. `active` is a cheap fingerprint of the
     workspace (a sign of life when it changes); `hear` gets output as it comes, for a live view.
+    `redact` takes secrets out of what is written down; use it before a text is cut short.
     """
 
     root: Path
@@ -37,6 +39,7 @@ class Place:
     idle_s: float | None = None
     active: Callable[[], object] | None = None
     hear: Callable[[bytes], None] | None = None
+    redact: Redactor = PLAIN
 
 
 def _nothing_to_probe(place: Place) -> str:  # noqa: ARG001 - the shape of a probe

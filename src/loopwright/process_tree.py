@@ -22,6 +22,7 @@ from uuid import uuid4
 
 from loopwright import capture
 from loopwright.errors import NotStartable
+from loopwright.redact import Stream
 
 if TYPE_CHECKING:
     import asyncio
@@ -52,6 +53,7 @@ class Tree:
     shim: subprocess.Popen[bytes]
     control: socket.socket
     streams: dict[int, capture.Ends]  # those not yet at end of file
+    clean: dict[int, Stream]  # what takes the secrets out of each
     out: capture.Ends
     err: capture.Ends
     log: capture.Log
@@ -109,26 +111,36 @@ class Tree:
             return False
         if not chunk:
             self.loop.remove_reader(stream)
+            self.keep(stream, self.clean[stream].close())
             del self.streams[stream]
             os.close(stream)
             if not self.streams and self.status is not None and not self.gone and not self.asked:
                 self.end(LEFTOVER_GRACE_S)  # what is left has nothing more to say
             return False
         self.life_at = self.loop.time()
-        self.streams[stream].add(chunk)
-        self.log.add(chunk)
         if self.streams[stream] is self.out:
             try:
                 self.lines.add(chunk)
-                if self.observe:
-                    self.observe(chunk)
             except Exception as error:  # noqa: BLE001 -- raised again by `supervise`
                 self.fail(error)
             if self.lines.done and self.process.linger_s is not None and "linger" not in self.timers:
                 self.after(
                     self.process.linger_s, "linger", lambda: self.end(self.process.grace_s, "lingered")
                 )
+        self.keep(stream, self.clean[stream].add(chunk))
         return True
+
+    def keep(self, stream: int, clean: bytes) -> None:
+        """Keep output that holds no secret any more, and show it."""
+        if not clean:
+            return
+        self.streams[stream].add(clean)
+        self.log.add(clean)
+        if self.observe and self.streams[stream] is self.out:
+            try:
+                self.observe(clean)
+            except Exception as error:  # noqa: BLE001 -- raised again by `supervise`
+                self.fail(error)
 
     def fail(self, error: Exception) -> None:
         """End everything now; `supervise` raises the first error."""
@@ -242,6 +254,7 @@ class Tree:
             if not self.loop.is_closed():
                 self.loop.remove_reader(descriptor)
         for stream in self.streams:
+            self.keep(stream, self.clean[stream].close())
             os.close(stream)
         self.control.close()
         if not self.over:
@@ -294,6 +307,7 @@ def start(
         shim=shim,
         control=control,
         streams={pipes[0][0]: out, pipes[1][0]: err},
+        clean={reading: process.redact.stream() for reading, _ in pipes},
         out=out,
         err=err,
         log=log,

@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import re
 import signal
 import sys
 import time
@@ -27,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from loopwright import process_tree
+from loopwright.redact import PLAIN, Redactor, looks_secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping
@@ -46,7 +46,7 @@ class Process:
     `active` (a cheap fingerprint of the workspace) ends it. `finished` is asked about complete stdout lines that
     look like a JSON object; once it held, the program has `linger_s` left, and being ended then is no failure.
     `drain_s`: how long output of what the program left behind is still read after its exit. `head_bytes` and
-    `tail_bytes` of stdout are kept in memory.
+    `tail_bytes` of stdout are kept in memory. `redact` takes the secrets out of all that is kept or observed.
     """
 
     argv: tuple[str, ...]
@@ -64,13 +64,14 @@ class Process:
     log_bytes: int = 64 << 20
     head_bytes: int = 64 << 10
     tail_bytes: int = 256 << 10
+    redact: Redactor = PLAIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exit:
     """How a program ended: `code`, or the `signal` that ended it, and why (`ended`).
 
-    `stdout` and `stderr` are raw; where bytes are left out a line says "truncated N bytes". `truncated` bytes are
+    `stdout` and `stderr` are bytes without secrets, and so is `result`; where bytes are left out a line says "truncated N bytes". `truncated` bytes are
     missing from the log, `log_problem` says why it could not be written, if so. `seconds` is the monotonic length of
     it all, `quiet_s` how long before its end the last sign of life was. `result` is the last stdout line that looks
     like a JSON object with "type" and "result". `leftovers` outlived the program and were killed; `survivors` could
@@ -136,7 +137,7 @@ def _exit(tree: process_tree.Tree) -> Exit:
         quiet_s=max(0.0, tree.over_at - tree.life_at),
         leftovers=tree.leftovers,
         survivors=tree.survivors,
-        result=tree.lines.result,
+        result=None if tree.lines.result is None else tree.process.redact.data(tree.lines.result),
         log_problem=tree.log.problem,
     )
 
@@ -214,15 +215,6 @@ def boot_id() -> str:
     return f"{psutil.boot_time():.0f}"
 
 
-SECRET_NAME = re.compile(r"SECRET|PASSWORD|PASSWD|CREDENTIAL|(?:KEY|TOKEN)S?(?![A-Z])", re.IGNORECASE)
-SECRET_URL = re.compile(
-    r"[a-z][a-z0-9+.-]*://[^/?#\s@:]*:[^/?#\s@]+@"  # scheme://user:password@
-    r"|https?://[^/?#\s@]+@"  # a token in place of the user; ssh://git@ is none
-    r"|://\S*[?&][^=&\s]*(?:password|passwd|secret|token|key)=[^&\s]",
-    re.IGNORECASE,
-)
-
-
 def child_environment(
     environ: Mapping[str, str], *, allow: Collection[str] = ()
 ) -> tuple[dict[str, str], tuple[str, ...]]:
@@ -238,11 +230,7 @@ def child_environment(
 
 
 def _is_withheld(name: str, value: str) -> bool:
-    if name.startswith("LOOPWRIGHT_"):
-        return True
-    if name.upper().endswith("TOKENS") and value.isdecimal():
-        return False
-    return bool(SECRET_NAME.search(name) or SECRET_URL.search(value))
+    return name.startswith("LOOPWRIGHT_") or looks_secret(name, value)
 
 
 def tool_path(project: Path, path: str) -> str:

@@ -52,6 +52,23 @@ def test_the_python_example_runs_and_prints_what_it_says(newcomer):
     assert run("python", "story.py").strip() == promised, "the same id again gives the same result"
 
 
+@pytest.mark.parametrize("number", range(len(blocks("docs/python.md", "python"))))
+def test_the_examples_of_the_python_page_print_what_they_say(newcomer, number):
+    folder, run = newcomer
+    example = blocks("docs/python.md", "python")[number]
+    (folder / "example.py").write_text(example)
+    promised = re.findall(r"^print\(.*\)  # (.*)$", example, re.MULTILINE)
+    assert promised
+    assert [" ".join(line.split()) for line in run("python", "example.py").splitlines() if line] == promised
+
+
+def test_every_public_name_has_its_place_on_the_python_page():
+    import loopwright
+
+    headings = re.findall(r"^##+ (\w+)$", (ROOT / "docs/python.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert sorted({*headings} - {"Errors"}) == sorted(loopwright.__all__)
+
+
 def test_the_loop_file_of_the_readme_is_valid(newcomer):
     folder, run = newcomer
     (example,) = blocks("README.md", "toml")

@@ -12,7 +12,8 @@ import sys
 import pytest
 
 from loopwright.errors import Locked, WorkspaceError
-from loopwright.workspace.lock import create_state, lock
+from loopwright.state_folder import create_state
+from loopwright.workspace.lock import lock
 
 HOLD = """
 import sys, time

@@ -126,9 +126,10 @@ async def _call(
     argv: tuple[str, ...], way: Prompt, linger_s: float | None, attempt: Attempt, place: Place
 ) -> Worked | Failed:
     """One attempt: write the prompt down, run the command, read how it went."""
-    text = prompts.prompt(attempt)
+    text = place.redact.text(prompts.prompt(attempt))
+    feedback = place.redact.text(prompts.feedback(attempt))
     try:
-        files = _write(attempt, text, place.artifacts.absolute())
+        files = _write(text, feedback, place.artifacts.absolute())
     except OSError as error:
         return Failed(
             kind="permanent", message=f"the prompt cannot be written to {place.artifacts}: {error.strerror}"
@@ -151,6 +152,7 @@ async def _call(
         linger_s=linger_s,
         finished=None if linger_s is None else _finished,
         active=place.active,
+        redact=place.redact,
     )
     try:
         end = await supervise(process, observe=place.hear)
@@ -160,14 +162,14 @@ async def _call(
     return outcome(end, said, idle_s=place.idle_s, now=datetime.now().astimezone())
 
 
-def _write(attempt: Attempt, text: str, folder: Path) -> dict[str, Path]:
+def _write(text: str, feedback: str, folder: Path) -> dict[str, Path]:
     """The prompt and the feedback as new files only we may read; the prompt's age is the attempt's."""
     folder.mkdir(parents=True, exist_ok=True)
     files = {
         "LOOPWRIGHT_PROMPT_FILE": folder / "prompt.md",
         "LOOPWRIGHT_FEEDBACK_FILE": folder / "feedback.md",
     }
-    for path, content in zip(files.values(), (text, prompts.feedback(attempt)), strict=True):
+    for path, content in zip(files.values(), (text, feedback), strict=True):
         path.unlink(missing_ok=True)  # it may be a link the last attempt left there
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:

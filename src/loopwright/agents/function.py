@@ -22,6 +22,7 @@ from loopwright.core.values import Attempt, Failed, Result, Usage, Worked
 from loopwright.errors import ConfigError, PermanentError, RetryableError
 from loopwright.ports import Agent, Place
 from loopwright.prompt import clean, fit
+from loopwright.redact import Redactor
 
 OUTPUT_BYTES: Final = 1_000_000
 LARGE: Final = 1 << 53  # from here on not every reader of JSON keeps all digits
@@ -69,9 +70,9 @@ def function_agent(fn: Work, *, name: str | None = None) -> Agent:
             case Late(running=running):
                 return _late(title, attempt.deadline_s, running=running, thread=not is_async(fn))
             case Raised(error=error):
-                return _failed(title, error)
+                return _failed(title, error, place.redact)
             case _:
-                return _worked(title, value)
+                return _worked(title, value, place.redact)
 
     return Agent(name=title, call=call, in_folder=False)
 
@@ -103,25 +104,26 @@ def _late(title: str, deadline_s: float, *, running: bool, thread: bool) -> Fail
     return Failed(kind="timeout", message=f"{title} took longer than {deadline_s:g} s{rest}")
 
 
-def _failed(title: str, error: BaseException) -> Failed:
+def _failed(title: str, error: BaseException, redact: Redactor) -> Failed:
     if isinstance(error, KeyboardInterrupt):
         raise error
     if isinstance(error, asyncio.CancelledError):
         return Failed(kind="unknown", message=f"{title} was cancelled from inside")
-    what = fit(clean(f"{title} raised {type(error).__name__}: {_text(error)}"), 1000)
+    said = clean(redact.text(_text(error)))
+    what = fit(clean(f"{title} raised {type(error).__name__}: {said}"), 1000)
     if isinstance(error, PermanentError):
-        return Failed(kind="permanent", message=fit(clean(_text(error)), TEXT_BYTES) or what)
+        return Failed(kind="permanent", message=fit(said, TEXT_BYTES) or what)
     if isinstance(error, RetryableError):
         return Failed(
             kind="transient",
-            message=fit(clean(_text(error)), TEXT_BYTES) or what,
+            message=fit(said, TEXT_BYTES) or what,
             retry_after_s=_seconds(error.retry_after_s),
         )
     if isinstance(error, MISTAKES):
-        return Failed(kind="permanent", message=f"{what}\n{_trace(error)}")
+        return Failed(kind="permanent", message=f"{what}\n{_trace(error, redact)}")
     if isinstance(error, TimeoutError | ConnectionError):
         return Failed(kind="transient", message=what)
-    return Failed(kind="unknown", message=f"{what}\n{_trace(error)}")
+    return Failed(kind="unknown", message=f"{what}\n{_trace(error, redact)}")
 
 
 def _text(error: BaseException) -> str:
@@ -138,17 +140,17 @@ def _seconds(value: Any) -> float | None:
     return float(min(YEAR_S, max(0.0, value)))
 
 
-def _trace(error: BaseException) -> str:
+def _trace(error: BaseException, redact: Redactor) -> str:
     """The end of the traceback, without our own frames: 8 frames and 4 KB at most."""
     trace: TracebackType | None = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename in {__file__, calling.__file__}:
         trace = trace.tb_next
     lines = traceback.TracebackException(type(error), error, trace, limit=-8).format()
-    text = clean("".join(lines)).strip().encode(errors="replace")
+    text = clean(redact.text("".join(lines))).strip().encode(errors="replace")
     return text[-TRACE_BYTES:].decode(errors="ignore")
 
 
-def _worked(title: str, value: Any) -> Worked | Failed:
+def _worked(title: str, value: Any, redact: Redactor) -> Worked | Failed:
     """The outcome of a returned value: a `Result` as it is, anything else as its output."""
     if value is None or (isinstance(value, int) and abs(value) < LARGE):
         return Worked(result=Result(value))  # the same value after any journal
@@ -171,9 +173,9 @@ def _worked(title: str, value: Any) -> Worked | Failed:
         return Failed(kind="permanent", message=f"{title}: {problem}")
     session = None if result.session is None else clean(result.session)
     if result.needs_human:
-        asked = fit(clean(result.needs_human), TEXT_BYTES)
+        asked = fit(clean(redact.text(result.needs_human)), TEXT_BYTES)
         return Failed(kind="blocked", message=asked, usage=result.usage, session=session)
-    summary = fit(clean(result.summary), TEXT_BYTES)
+    summary = fit(clean(redact.text(result.summary)), TEXT_BYTES)
     return Worked(result=replace(result, output=json.loads(text), summary=summary, session=session))
 
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import click
 
+from loopwright.calling import alone
 from loopwright.cli import words
 from loopwright.cli.view import View, fancy
 from loopwright.cli.where import enter
 from loopwright.config import load
 from loopwright.demo.stage import add_project, set_up, tools_path
-from loopwright.hosts.door import alone
 from loopwright.hosts.local import start
 from loopwright.hosts.ways import Held, Ways
 

@@ -7,7 +7,6 @@ exit code.
 from __future__ import annotations
 
 import os
-import secrets
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -20,8 +19,10 @@ from loopwright.cli import words
 from loopwright.cli.where import Where, enter, find, opened, places, the_run
 from loopwright.errors import LoopwrightError, UsageError, WorkspaceError
 from loopwright.hosts.ways import STATE
+from loopwright.idempotency import write_once
 from loopwright.journal import history
 from loopwright.ports import Store
+from loopwright.redact import redactor
 from loopwright.report.gather import gather
 from loopwright.report.html import html
 from loopwright.report.json import json
@@ -56,15 +57,16 @@ def report_(run: str, formats: str | None, output: str | None, folder: str, stor
     with opened(where) as runs:
         found = gathered(where, runs, the_run(runs, run))
     step = words.next_of(found.state)
+    secrets = redactor(os.environ)  # facts hold none, the text of diffs may
     if output is None:
-        click.echo(FORMATS[names[0]][1](found, step), nl=False)
+        click.echo(secrets.text(FORMATS[names[0]][1](found, step)), nl=False)
         return
     place = enter(folder) / output
     try:
         place.mkdir(parents=True, exist_ok=True)
         for name in names:
             file, written = FORMATS[name]
-            _write(place / file, written(found, step))
+            write_once(place / file, secrets.text(written(found, step)))
             click.echo(os.path.join(output, file))  # noqa: PTH118 - as it was typed
     except OSError as error:
         raise UsageError(f"-o {output}: {error.strerror or error}") from None
@@ -108,16 +110,6 @@ def gathered(where: Where, store: Store, run: str) -> Report:
     return replace(report, alone=words.left(report.state))
 
 
-def _write(path: Path, text: str) -> None:
-    """Writes a file whole or not at all."""
-    temp = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
-    try:
-        temp.write_text(text, encoding="utf-8")
-        temp.replace(path)
-    finally:
-        temp.unlink(missing_ok=True)
-
-
 def summarize(run: str, where: Where) -> None:
     """Adds the report to the summary of this step of a GitHub workflow, when this is one."""
     target = os.environ.get("GITHUB_STEP_SUMMARY")
@@ -130,7 +122,9 @@ def summarize(run: str, where: Where) -> None:
             raise UsageError("it is full: a step's summary may have 1 MiB")
         with opened(where) as runs:
             report = gathered(where, runs, the_run(runs, run))
-        text = markdown(report, next_step=words.next_of(report.state), most=left - 1)
+        # A tenth is kept free: a tag may be longer than the secret it stands for.
+        text = markdown(report, next_step=words.next_of(report.state), most=left * 9 // 10)
+        text = redactor(os.environ).text(text)
         with path.open("a", encoding="utf-8") as file:
             file.write(f"\n{text}")
     except (LoopwrightError, OSError) as error:

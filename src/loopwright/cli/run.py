@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import click
 
+from loopwright.calling import alone
 from loopwright.cli import words
 from loopwright.cli.read import emit
 from loopwright.cli.view import View, fancy
@@ -23,7 +24,6 @@ from loopwright.codec import encode_signal
 from loopwright.core import events as ev
 from loopwright.core.head import document
 from loopwright.core.values import positive
-from loopwright.hosts.door import alone
 from loopwright.hosts.local import resume, start
 from loopwright.hosts.ways import Held, Ways
 from loopwright.perform import Run

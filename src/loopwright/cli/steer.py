@@ -12,12 +12,12 @@ from contextlib import suppress
 
 import click
 
+from loopwright.calling import alone
 from loopwright.cli import words
 from loopwright.cli.where import Where, find, opened, outside, places, the_run, who
 from loopwright.codec import encode_signal
 from loopwright.core import events as ev
 from loopwright.errors import ConfigError, Locked
-from loopwright.hosts.door import alone
 from loopwright.hosts.local import settle
 from loopwright.hosts.ways import Ways
 from loopwright.journal import Journal

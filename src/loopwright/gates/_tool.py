@@ -27,10 +27,11 @@ from typing import Any, Final, Self
 from loopwright.argv import words
 from loopwright.core.values import Score
 from loopwright.errors import BadEvidence, ConfigError, NotStartable
-from loopwright.evidence.files import chunks
+from loopwright.evidence.files import chunks, redacted
 from loopwright.evidence.text import clip, decode, one_line, steady
 from loopwright.gates.measure import unproven
 from loopwright.ports import Place, Seen
+from loopwright.redact import PLAIN, Redactor
 from loopwright.supervise import Exit, Process, supervise, tool_path
 
 MAX_BYTES: Final = 256_000_000
@@ -70,6 +71,7 @@ class Ran:
     reports: tuple[tuple[str, Path], ...] = ()
     said: str = ""
     evidence: dict[str, Any] = field(default_factory=dict)
+    redact: Redactor = PLAIN
 
     @property
     def code(self) -> int:
@@ -183,7 +185,7 @@ def _score(
     evidence = ran.evidence
     try:
         _must_have_ended(ran, place)
-        ran = replace(ran, reports=_reports(origin, seen, place, before))
+        ran = replace(ran, reports=_reports(origin, seen, place, before), redact=place.redact)
         evidence = {**evidence, **_listed(ran, origin)}
         score = judge(ran)
     except BadEvidence as error:
@@ -241,12 +243,15 @@ async def _run(origin: Source, place: Place) -> Ran:
         idle_s=place.idle_s,
         grace_s=place.grace_s,
         active=place.active,
+        redact=place.redact,
     )
     try:
         with _Stdout(folder / "stdout" if origin.stdout else None, place, origin.max_bytes) as stdout:
             end = await supervise(process, observe=stdout.add)
     finally:
         await asyncio.to_thread(shutil.rmtree, bytecode, ignore_errors=True)
+        for name in origin.own:
+            await asyncio.to_thread(redacted, folder / name, place.redact)
     return Ran(
         exit=end,
         said=clip(steady(_tail(log, end), place.root).strip(), _SAID),

@@ -21,6 +21,7 @@ from loopwright.core.values import Cause, Score, finite
 from loopwright.errors import BadEvidence, ConfigError, NotStartable
 from loopwright.gates.measure import as_score, told, unproven
 from loopwright.ports import Diff, Gate, Measure, Place, Seen
+from loopwright.redact import Redactor
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -195,12 +196,12 @@ def _check(fn: Callable[..., Any]) -> Callable[[Seen, Place], Awaitable[Measure]
             if not is_async(fn):
                 late += "; a thread cannot be ended, so it may still be running"
             return unproven(BadEvidence("timeout", late))
-        return _scored(value)
+        return _scored(value, place.redact)
 
     return check
 
 
-def _scored(value: Any) -> Score:
+def _scored(value: Any, redact: Redactor) -> Score:
     """The score of what a function returned, or `Raised`."""
     error = value.error if isinstance(value, Raised) else None
     if isinstance(error, KeyboardInterrupt):
@@ -210,7 +211,8 @@ def _scored(value: Any) -> Score:
     try:
         if not isinstance(error, BadEvidence | None):
             cause: Cause = "tool" if isinstance(error, _MISTAKES) else "evidence"
-            return Score(0.0, told(error, without=calling.__file__), status="error", cause=cause)
-        return as_score(value) if error is None else unproven(error)
+            said = told(error, without=calling.__file__, redact=redact)
+            return Score(0.0, said, status="error", cause=cause)
+        return as_score(value, redact) if error is None else unproven(error)
     except BadEvidence as bad:
         return unproven(bad)

@@ -77,7 +77,8 @@ def score_of_tests(
     An exit that the report does not explain counts as one more thing that fails.
     """
     tests = reader.read(
-        ((name, chunks(path, name, max_bytes)) for name, path in ran.reports), allow_empty=allow_empty
+        ((name, chunks(path, name, max_bytes, ran.redact)) for name, path in ran.reports),
+        allow_empty=allow_empty,
     )
     unsteady = tests.flaky if flaky == "fail" else ()
     unexplained = ran.code not in ok and tests.bad == 0

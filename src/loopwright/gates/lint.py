@@ -67,7 +67,7 @@ def findings(
     if ran.code >= 2:
         raise BadEvidence("exit", "the linter could not do its work")
     name, path = ran.report
-    data = whole(path, name, MAX_BYTES)
+    data = whole(path, name, MAX_BYTES, ran.redact)
     if empty_means_clean and not data.strip() and ran.code == 0:
         found = reader.Findings(count=0, items=(), ids=())
     else:

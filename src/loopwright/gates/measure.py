@@ -16,6 +16,7 @@ from loopwright.core.values import Score
 from loopwright.errors import BadEvidence, NotStartable
 from loopwright.evidence.text import clip, plain, steady
 from loopwright.ports import Gate, Place, Seen
+from loopwright.redact import PLAIN, Redactor
 
 TRACE = 2500  # characters of a traceback in a reason
 FRAMES = 6
@@ -31,16 +32,17 @@ async def measure(gate: Gate, seen: Seen, place: Place) -> Score:
     proves nothing (`BadEvidence`, whose code is in the evidence, or a value that is no score).
     """
     try:
-        return as_score(await gate.check(seen, place))
+        return as_score(await gate.check(seen, place), place.redact)
     except NotStartable as error:
         return Score(0.0, plain(str(error)), status="error", cause="tool")
     except BadEvidence as error:
         return unproven(error)
     except Exception as error:  # noqa: BLE001 - a gate may be anybody's code, and it must not end the run
-        return Score(0.0, f"the gate broke: {told(error)}", status="error", cause="tool")
+        said = told(error, redact=place.redact)
+        return Score(0.0, f"the gate broke: {said}", status="error", cause="tool")
 
 
-def as_score(value: object) -> Score:
+def as_score(value: object, redact: Redactor = PLAIN) -> Score:
     """What a gate returned, as a score; BadEvidence (`no_score`, `not_finite`, `out_of_range`) for what is none.
 
     True and False pass and fail; a number from 0 to 1 is left to the gate's `min`.
@@ -49,7 +51,7 @@ def as_score(value: object) -> Score:
         if not (value.reason or value.failing or value.evidence or value.status == "error"):
             return value  # nothing in it that may have to be cut or cleaned
         cause = "evidence" if value.status == "error" and value.cause is None else value.cause
-        return replace(_kept(value), cause=cause)
+        return replace(_kept(value, redact), cause=cause)
     if isinstance(value, bool):
         return Score(float(value), "" if value else "returned False", status="pass" if value else "fail")
     if not isinstance(value, int | float):
@@ -67,7 +69,7 @@ def as_score(value: object) -> Score:
     return Score(float(value))
 
 
-def _kept(score: Score) -> Score:
+def _kept(score: Score, redact: Redactor) -> Score:
     """The score as it can be written down; BadEvidence `no_score` for evidence that is not JSON."""
     try:
         text = json.dumps(dict(score.evidence), allow_nan=False, ensure_ascii=False)
@@ -76,8 +78,9 @@ def _kept(score: Score) -> Score:
         raise BadEvidence("no_score", f"returned a Score whose evidence is not JSON: {error}") from None
     if len(text) > EVIDENCE:
         raise BadEvidence("no_score", f"returned a Score with {len(text):,} characters of evidence")
-    failing = tuple(clip(plain(item), ITEM) for item in tuple(score.failing)[:ITEMS])
-    return replace(score, reason=clip(plain(score.reason), REASON), failing=failing, evidence=evidence)
+    failing = tuple(clip(plain(redact.text(item)), ITEM) for item in tuple(score.failing)[:ITEMS])
+    reason = clip(plain(redact.text(score.reason)), REASON)
+    return replace(score, reason=reason, failing=failing, evidence=evidence)
 
 
 def unproven(error: BadEvidence) -> Score:
@@ -85,15 +88,15 @@ def unproven(error: BadEvidence) -> Score:
     return Score(0.0, plain(str(error)), status="error", cause="evidence", evidence={"code": error.code})
 
 
-def told(error: BaseException, *, without: str = __file__) -> str:
+def told(error: BaseException, *, without: str = __file__, redact: Redactor = PLAIN) -> str:
     """An exception and the end of its traceback, without our own frames (those of the file `without`)."""
     trace: TracebackType | None = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename in {__file__, without}:
         trace = trace.tb_next
     try:
         found = traceback.TracebackException(type(error), error, trace, limit=-FRAMES)
-        said = clip("".join(found.format_exception_only()).strip(), TRACE // 2)
-        where = "".join(found.stack.format()).rstrip()
+        said = clip(redact.text("".join(found.format_exception_only()).strip()), TRACE // 2)
+        where = redact.text("".join(found.stack.format()).rstrip())
     except Exception:  # noqa: BLE001 - an exception whose own text raises
         return type(error).__name__
     return clip(steady(plain(f"{said}\n{where}" if where else said)), TRACE)

@@ -5,14 +5,12 @@ Rule: three names and it is durable. Nothing is printed; `observe` sees every fa
 
 from __future__ import annotations
 
-import asyncio
 import os
-import threading
-from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+from loopwright.calling import alone
 from loopwright.core.head import explanation, head, next_step, passed, reason
 from loopwright.core.state import LoopState
 from loopwright.core.values import Best, Phase
@@ -20,8 +18,6 @@ from loopwright.hosts.local import start
 from loopwright.hosts.ways import Held, Ways
 from loopwright.loop import Loop
 from loopwright.ports import Observe, Store
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,42 +63,6 @@ def run(
         origin="python",
     )
     return final(alone(lambda: start(loop, run_id, ways)))
-
-
-def alone(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """The result of `work` in an event loop of its own, in another thread when this one has a loop running."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(work())
-    box: list[T] = []
-    failed: list[BaseException] = []
-    begun: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = []
-    over = threading.Event()
-
-    async def known() -> T:
-        begun.append((asyncio.get_running_loop(), asyncio.current_task()))
-        return await work()
-
-    def inside() -> None:
-        try:
-            box.append(asyncio.run(known()))
-        except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
-            failed.append(error)
-        over.set()
-
-    threading.Thread(target=inside, name="loopwright").start()
-    try:
-        over.wait()  # not join: one that is interrupted takes the thread for ended
-    except BaseException:  # Ctrl-C: the run is given back, it does not go on behind the caller's back
-        for loop, task in begun:
-            if task is not None:
-                loop.call_soon_threadsafe(task.cancel)
-        over.wait()
-        raise
-    if failed:
-        raise failed[0]
-    return box[0]
 
 
 def final(held: Held) -> Final:

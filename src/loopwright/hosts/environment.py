@@ -6,12 +6,14 @@ Rule: a name that looks like a secret is withheld unless the loop lets it throug
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from loopwright.errors import ConfigError, NotStartable
 from loopwright.hosts.ways import Ways
-from loopwright.loop import Assembled
+from loopwright.loop import Assembled, Loop
 from loopwright.ports import Place
+from loopwright.redact import Redactor, redactor
 from loopwright.supervise import child_environment, tool_path
 from loopwright.workspace.watch import roots
 
@@ -62,6 +64,32 @@ def allowed(assembled: Assembled) -> tuple[str, ...]:
     """The secret-looking names that somebody may see: all, by the loop's `env`; one agent or gate, by its own."""
     keys = {k for a in (assembled.agent, assembled.improve) if a is not None for k in a.keys}
     return (*assembled.loop.env, *sorted(keys.union(*(gate.env for gate in assembled.gates))))
+
+
+def redacting(assembled: Assembled, ways: Ways) -> Redactor:
+    """What takes this machine's secrets out of everything that is written about a run."""
+    return redactor(ways.environ, allowed=allowed(assembled))
+
+
+def without_secrets(assembled: Assembled, ways: Ways) -> Assembled:
+    """The loop with no secret in its goal, which is in every prompt. Commands stay: they must run as they are."""
+    goal = redacting(assembled, ways).text(assembled.loop.goal)
+    if goal == assembled.loop.goal:
+        return assembled
+    loop, policy = replace(assembled.loop, goal=goal), replace(assembled.policy, goal=goal)
+    return replace(assembled, loop=loop, policy=policy)
+
+
+def written_secrets(loop: Loop, redact: Redactor) -> list[str]:
+    """What to tell a person who wrote a secret into the loop itself."""
+    spec = loop.spec()
+    keys = [key for key in ("agent", "improve", "gates") if redact.value(spec.get(key)) != spec.get(key)]
+    told = [
+        f"{key} holds a secret, which is kept as it stands: name a variable in env instead" for key in keys
+    ]
+    if "[redacted:" in loop.goal:
+        told.append("the goal held a secret, which no agent gets to see: name a variable in env instead")
+    return told
 
 
 def marks(run: str, ways: Ways) -> dict[str, str]:

@@ -23,9 +23,10 @@ from loopwright.hosts.ways import STATE, Held, Ways
 from loopwright.journal import Journal
 from loopwright.loop import Assembled, Loop, assemble
 from loopwright.perform import Run
+from loopwright.state_folder import create_state
 from loopwright.stores.opened import open_store, owner, store_exists, store_path
 from loopwright.supervise import child_environment
-from loopwright.workspace.lock import create_state, lock
+from loopwright.workspace.lock import lock
 from loopwright.workspace.opened import open_workspace, shown
 
 LEASE_S: Final = 30.0
@@ -47,6 +48,7 @@ async def start(loop: Loop | Assembled, run: str | None, ways: Ways) -> Held:
         if isinstance(loop, Loop)
         else loop
     )
+    assembled = environment.without_secrets(assembled, ways)
     with ExitStack() as stack:
         journal = _journal(name, ways, stack) if _store_exists(ways) else None
         if journal is not None and journal.exists:
@@ -141,6 +143,7 @@ async def _hold(
     programs: list[str] | None = None,
 ) -> Held:
     """Takes the run, drives it, and gives it back. Without `programs`, what runs as what, it starts none."""
+    journal.redact = environment.redacting(assembled, ways)
     run = await _taken(journal, assembled, ways, stack, wanted)
     ways.signals(run)
     if programs is not None:
@@ -231,7 +234,7 @@ def _tell_opening(run: Run, assembled: Assembled, ways: Ways, programs: list[str
         limits=in_force(assembled.policy.limits, state),
         withheld=child_environment(ways.environ, allow=environment.allowed(assembled))[1],
     )
-    for line in told:
+    for line in (*told, *environment.written_secrets(assembled.loop, run.journal.redact)):
         ways.tell(line)
 
 

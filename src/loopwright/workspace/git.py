@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loopwright.errors import WorkspaceError
+from loopwright.state_folder import create_state
 from loopwright.workspace import ignore, place, plumbing
 from loopwright.workspace.index import LARGEST_FILE, Index
-from loopwright.workspace.lock import create_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
