@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 from loopwright.clock import Clock
 from loopwright.core import events as ev
 from loopwright.core.judge import settle
-from loopwright.core.policy import Policy, RunAgent, RunGates
+from loopwright.core.policy import Deliver, Policy, RunAgent, RunGates
 from loopwright.core.values import Attempt, Failed, Score, Worked
 from loopwright.errors import WorkspaceError
 from loopwright.gates.measure import measure
@@ -64,14 +64,16 @@ class Run:
     hear: Callable[[bytes], None] | None = None
     begin: Callable[[str], None] = lambda _: None  # told what starts now, for a live view
     tell: Callable[[str], None] = lambda _: None  # a line of news for the person who started it
+    deliver: Callable[[Deliver], ev.Delivered] = lambda asked: ev.Delivered(
+        to=asked.to, problem="no workspace"
+    )
     gated: bool = False  # gates ran since the last look
 
 
 async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
     """Performs one attempt: looks, records the intent, runs the agent, looks again, records the outcome."""
-    journal, asked = run.journal, replace(command.attempt, workdir=str(run.workspace.root))
-    before = await look(run)
-    note_changes(run, before)
+    journal = run.journal
+    asked, before = await _begun(run, command)
     outside = await _outside(run)
     limits = run.policy.limits
     journal.record(
@@ -115,6 +117,25 @@ async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
     )
     journal.record(run.clock.now(), fact)
     journal.flush()
+
+
+async def _begun(run: Run, command: RunAgent) -> tuple[Attempt, Look]:
+    """The attempt and what it begins from. A folder apart is set to its start, unless a person changed it since."""
+    state, asked = run.journal.state, replace(command.attempt, workdir=str(run.workspace.root))
+    left, before, gated = state.snapshot, await look(run), run.gated
+    note_changes(run, before)
+    if not run.workspace.apart or command.start in {None, left}:
+        return asked, before
+    if not gated and await asyncio.to_thread(run.workspace.edited, left, before.tree):
+        return asked, before
+    await asyncio.to_thread(run.workspace.restore, str(command.start))
+    if touched := await asyncio.to_thread(run.workspace.touched):  # a person changed them since that snapshot
+        await asyncio.to_thread(run.workspace.put_back, touched)
+    before = await look(run)
+    run.journal.record(
+        run.clock.now(), ev.WorkspaceChanged(snapshot=before.tree, evidence=before.evidence, cause="restored")
+    )
+    return replace(asked, feedback=replace(asked.feedback, interrupted=False)), before
 
 
 async def _called(agent: Agent, asked: Attempt, place: Place) -> Worked | Failed:

@@ -25,6 +25,7 @@ VERBS = {
     "why": "read",
     "diff": "files",
     "restore": "files",
+    "apply": "files",
     "stop": "steer",
     "pause": "steer",
     "config": "settings",
