@@ -65,7 +65,15 @@ def users_folder(root, head):
     write(root, {"staged.txt": "staged\n"})
     if head != "no repository":
         git(root, "add", "staged.txt")
-    write(root, {"edited.txt": f"ONE\n{LINES}", "untracked.txt": "mine\n", "ignored.log": "log\n", "dir/deep.txt": "d\n"})
+    write(
+        root,
+        {
+            "edited.txt": f"ONE\n{LINES}",
+            "untracked.txt": "mine\n",
+            "ignored.log": "log\n",
+            "dir/deep.txt": "d\n",
+        },
+    )
     return root
 
 
@@ -163,7 +171,9 @@ def test_every_byte_is_where_the_user_expects_it(tmp_path, mode, head):
     (marks / "go").touch()
     said = process.communicate(timeout=60)[0]
     assert process.returncode == 0, said
-    assert (marks / f"found-junk-{in_place}").exists(), "a folder apart goes back to the start, the user's never does"
+    assert (marks / f"found-junk-{in_place}").exists(), (
+        "a folder apart goes back to the start, the user's never does"
+    )
 
     mine = {"later.txt": (False, b"made meanwhile\n")}
     wanted = with_the_work(before, **mine, **({"junk.txt": (False, b"half done\n")} if in_place else {}))
