@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
 from workspace_repo import commit, git, user_state, write
 
 AGENT = Path(__file__).parent / "half_then_whole.py"
-LINES = "".join(f"{word}\n" for word in "two three four five six seven eight".split())
+LINES = "".join(f"{word}\n" for word in ("two", "three", "four", "five", "six", "seven", "eight"))
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n"
 COMMITTED = {
     "tracked.txt": "first\n",

@@ -39,7 +39,12 @@ ROWS = {  # what it began from, what the run made of it, what the user has; what
     "both the same": ({"f": "a"}, {"f": "b"}, {"f": "b"}, {"f": "b"}),
     "both otherwise": ({"f": "a\n"}, {"f": "b\n"}, {"f": "c\n"}, ["f"]),
     "other lines": ({"f": LINES}, {"f": LINES + "z\n"}, {"f": "a\n" + LINES}, {"f": "a\n" + LINES + "z\n"}),
-    "another mode and other lines": ({"f": "+x" + LINES}, {"f": "+x" + LINES + "z\n"}, {"f": LINES}, {"f": LINES + "z\n"}),
+    "another mode and other lines": (
+        {"f": "+x" + LINES},
+        {"f": "+x" + LINES + "z\n"},
+        {"f": LINES},
+        {"f": LINES + "z\n"},
+    ),
     "binary": ({"f": b"\0a" * 9}, {"f": b"\0b" * 9}, {"f": b"\0c" * 9}, ["f"]),
     "new": ({"g": "g"}, {"g": "g", "d__f": "n"}, {"g": "g"}, {"g": "g", "d__f": "n"}),
     "new on both sides": ({}, {"f": "a\n"}, {"f": "b\n"}, ["f"]),
