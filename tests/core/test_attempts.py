@@ -186,10 +186,11 @@ def test_from_which_snapshot_an_iteration_starts(start_from, starts):
 
 
 def test_an_iteration_has_one_start():
-    half = ev.AttemptFailed(kind="no_op", message="m", seconds=1, snapshot="half")
+    half = ev.AttemptFailed(kind="transient", message="m", seconds=1, snapshot="half")
     for start_from in ("last", "best"):
-        run = sim(worked("t1"), half, worked("t2"), gates=script(graded(0.5), PASS), start_from=start_from)
-        assert [c.start for c in run.commands if isinstance(c, RunAgent)] == [None, "t1", "t1"]
+        turns = (worked("t1"), half, half, worked("t2"))
+        run = sim(*turns, gates=script(graded(0.5), PASS), start_from=start_from)
+        assert [c.start for c in run.commands if isinstance(c, RunAgent)] == [None, "t1", "t1", "t1"]
 
 
 @pytest.mark.parametrize(("cause", "start"), [("user", "mine"), ("restored", "mine"), ("gate", "t1")])

@@ -6,8 +6,9 @@ import pytest
 from workspace_repo import commit, files_of, git, new_repo, user_state, write
 
 from loopwright.errors import ConfigError, WorkspaceError
-from loopwright.workspace import copies
+from loopwright.workspace import copies, place
 from loopwright.workspace.git import open_git
+from loopwright.workspace.opened import open_workspace
 from loopwright.workspace.ours import open_ours
 
 
@@ -110,6 +111,43 @@ def test_a_copy_that_a_crash_left_half_made_is_none(repo):
     copies.make(repo, state, "r1", mode="folder")
     assert copies.find(state, "r1") is None
     assert made(repo).ready
+
+
+def test_a_restore_that_was_cut_off_is_finished_before_anybody_looks(repo, monkeypatch):
+    copy = made(repo)
+
+    def workspace():
+        return open_workspace("worktree", copy.root, repo / ".agent-state", "r1", copy=copy)
+
+    write(copy.root, {"a.txt": "agent\n", "new.txt": "n\n", "src/b.py": "agent\n"})
+    left = workspace().look().tree
+    puts, put = [], place.put
+
+    def failing(root, path, *rest, **options):
+        puts.append(path)
+        if len(puts) > 1:
+            raise OSError("killed here")
+        return put(root, path, *rest, **options)
+
+    monkeypatch.setattr(place, "put", failing)
+    with pytest.raises(WorkspaceError, match="only partly restored"):
+        workspace().restore(copy.tree)
+    monkeypatch.undo()
+    assert opened_copy(copy).now().tree not in {left, copy.tree}
+    assert workspace().look().tree == copy.tree
+    write(copy.root, {"later.txt": "l\n"})
+    assert workspace().look().tree != copy.tree, "once"
+
+
+def test_files_that_gates_left_are_nobodys_edit(repo):
+    copy = made(repo)
+    workspace = open_workspace("worktree", copy.root, repo / ".agent-state", "r1", copy=copy)
+    before = workspace.look().tree
+    write(copy.root, {"report.xml": "r\n"})
+    _, after = workspace.after_gate(before)
+    assert not workspace.edited(before, after)
+    write(copy.root, {"report.xml": "again\n", "a.txt": "a person\n"})
+    assert workspace.edited(before, workspace.look().tree)
 
 
 def test_the_same_origin_after_the_user_moved_on(repo):
