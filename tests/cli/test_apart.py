@@ -306,6 +306,7 @@ def test_a_project_in_a_folder_of_its_repository(stage):
     )
     ran = stage("run", "--as", "r", "-C", "packages/api", expect=0)
     assert "delivered: branch loopwright/r" in ran.err
+    assert ran.lines[2] == "  next: git -C packages/api merge loopwright/r"
     assert (inner / ".agent-state/workspaces/r/work/a.txt").exists()
     assert stage.git("diff", "--name-only", "main", "loopwright/r") == "packages/api/done.txt\n"
     stage("apply", "r", "-C", "packages/api", expect=0)

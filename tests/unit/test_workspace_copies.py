@@ -75,6 +75,14 @@ def test_what_only_the_users_git_knows_of_ignoring_holds_in_a_copy(repo):
         assert not opened_copy(copy, mode).diff(copy.tree).files
 
 
+def test_too_much_is_not_copied(repo, monkeypatch):
+    monkeypatch.setattr(copies, "MOST_BYTES", 20)
+    with pytest.raises(ConfigError, match="3 files"):
+        made(repo, mode="folder")
+    assert not copies.home(repo / ".agent-state", "r1").exists()
+    assert made(repo).ready
+
+
 def test_links_lead_back_and_are_in_no_snapshot(repo):
     write(repo, {"node_modules/m.js": "m\n", ".gitignore": "node_modules/\n"})
     copy = made(repo, links=("node_modules",))

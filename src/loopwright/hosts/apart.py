@@ -110,6 +110,7 @@ async def _move_in(
             return copy, True
         for number, command in enumerate(said.get("setup", ()), 1):
             ways.begin(f"setup: {command}")
+            ways.tell(f"setup: {command}")
             log = state / "artifacts" / run / f"setup-{number}.log"
             await _keeping(lease, _set_up(command, log, copy.root, run, assembled, ways))
         environment.probe(assembled, ways, copy.root)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -22,6 +23,7 @@ from typing import Final
 from loopwright.errors import ConfigError, WorkspaceError
 from loopwright.workspace import ignore, plumbing
 from loopwright.workspace.git import open_git
+from loopwright.workspace.index import MOST_BYTES, MOST_FILES
 from loopwright.workspace.ours import Copy, Mode, Ours, open_ours
 
 WHERE: Final = "workspaces"
@@ -174,20 +176,18 @@ def uncommitted(ours: Ours) -> tuple[str, ...] | None:
     repository = ours.repository
     if repository is None:
         return ()
-    index, exclude = ours.own / "theirs", ours.own / "theirs-exclude"
     info = repository.shared / "info" / "exclude"
     try:
-        shutil.copyfile(repository.git_dir / "index", index)
-        exclude.write_bytes(ignore.frozen_patterns(repository.top, info=info))
-        git = ours.call(repository.top, index)
-        changed = git("ls-files", "-z", "-m", "-o", b"--exclude-from=" + os.fsencode(exclude)).split(b"\0")
-        head = ours.refs("rev-parse", "--verify", "HEAD^{tree}").decode().strip()
-        changed += git("diff-index", "-z", "--cached", "--name-only", head).split(b"\0")
+        with tempfile.TemporaryDirectory(prefix="loopwright-") as folder:
+            index, exclude = Path(folder, "index"), Path(folder, "exclude")
+            shutil.copyfile(repository.git_dir / "index", index)
+            exclude.write_bytes(ignore.frozen_patterns(repository.top, info=info))
+            git = ours.call(repository.top, index)
+            changed = git("ls-files", "-z", "-m", "-o", f"--exclude-from={exclude}").split(b"\0")
+            head = ours.refs("rev-parse", "--verify", "HEAD^{tree}").decode().strip()
+            changed += git("diff-index", "-z", "--cached", "--name-only", head).split(b"\0")
     except (OSError, WorkspaceError):  # no index, or one that cannot be read apart from its folder
         return None
-    finally:
-        index.unlink(missing_ok=True)
-        exclude.unlink(missing_ok=True)
     return tuple(sorted({os.fsdecode(path) for path in changed if path}))
 
 
@@ -222,7 +222,17 @@ def _commit(project: Path, repository: plumbing.Repository, users: plumbing.Call
 
 def _present(project: Path, state: Path, run: str, ours: Ours) -> str:
     """A commit of the project folder as it is now; nothing but our ref will keep it."""
-    return plumbing.write_commit(ours.objects, open_git(project, state, run).now().tree)
+    tree = open_git(project, state, run).now().tree
+    listed = ours.call(project, ours.own / "index")("ls-tree", "-r", "-l", "-z", tree).split(b"\0")
+    sizes = [
+        int(words[3]) for item in listed if (words := item.split(b"\t")[0].split())[3:] and words[3] != b"-"
+    ]
+    if len(sizes) > MOST_FILES or sum(sizes) > MOST_BYTES:
+        raise ConfigError(
+            f"workspace.mode: {project} holds {len(sizes):,} files ({sum(sizes) / 1e9:.1f} GB); at most {MOST_FILES:,} "
+            f"files and {MOST_BYTES / 1e9:.1f} GB are copied. Mode worktree copies a commit of any size"
+        )
+    return plumbing.write_commit(ours.objects, tree)
 
 
 def _write_git_dir(ours: Ours, copy: Copy, run: str) -> None:
