@@ -81,8 +81,9 @@ async def _driven(run: Run, watch: _Watch, *, effects: bool) -> Finished | Waiti
             case Expire(id=id_):
                 expired = ev.ApprovalDecided(id=id_, answer="expired", by="time", channel="host")
                 journal.store.signal(journal.run, f"decision/{id_}", encode_signal(expired))
-            case Deliver(to=to):
-                journal.record(now, ev.Delivered(to=to, problem="not available in this version"))
+            case Deliver():
+                journal.flush()
+                journal.record(now, await asyncio.to_thread(run.deliver, command))
             case Finish(finished=finished):
                 journal.record(now, finished)
                 await journal.save()

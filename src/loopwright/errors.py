@@ -8,6 +8,7 @@
     ├── NotStartable                 7   a program could not be started
     ├── BadEvidence                  –   a report that proves nothing; becomes a gate's `error` score
     ├── WorkspaceError               2   the folder cannot be snapshotted, restored or used
+    ├── Conflict                     3   work that cannot be brought to where others changed the same; nothing was
     ├── Locked                       8   another runner holds the run or the workspace
     ├── StoreError                   9   the store cannot be reached or written
     │   └── Corrupt                  9   what the store holds is damaged; says where
@@ -77,6 +78,12 @@ class WorkspaceError(LoopwrightError):
     """A folder that cannot be snapshotted, compared, restored or worked in."""
 
     exit_code = 2
+
+
+class Conflict(LoopwrightError):
+    """Work that cannot be brought to where somebody changed the same; the message names the files, none changed."""
+
+    exit_code = 3
 
 
 class Locked(LoopwrightError):

@@ -25,7 +25,7 @@ from loopwright.ports import Agent, Gate
 from loopwright.readers import Fault, WrongError
 
 Duration: TypeAlias = float | str
-Mode: TypeAlias = Literal["in_place", "none"]
+Mode: TypeAlias = Literal["in_place", "worktree", "folder", "none"]
 Table: TypeAlias = Mapping[str, Any]
 
 # The tables whose one usual key may stand alone in Python: approval="always".
@@ -225,6 +225,7 @@ def assemble(loop: Loop, *, project: Path, path: str, places: Mapping[str, str] 
         mode = loop.mode(found.agent, found.improve)
         if mode == "none" and loop.protected:
             faults.append(("protected", _DEAD))
+        faults += _homeless(loop, mode)
     if faults or found.agent is None:
         raise ConfigError(*told(faults, places or {}))
     whole = replace(loop, goal=goal).resolved(found.agent, found.improve)
@@ -239,7 +240,22 @@ def assemble(loop: Loop, *, project: Path, path: str, places: Mapping[str, str] 
 
 
 _HOPELESS: Final = 'nothing can make this loop pass: add a required gate, or say approval.when = "always" or until = "limits"'
+_APART: Final = 'needs workspace.mode = "worktree" or "folder": a folder of its own'
 _DEAD: Final = 'needs a workspace and this loop has none; say workspace.mode = "in_place"'
+
+
+def _homeless(loop: Loop, mode: Mode) -> list[Fault]:
+    """What is said of a workspace that this loop does not have."""
+    said = _table(loop.workspace)
+    apart = mode in {"worktree", "folder"}
+    faults = [(f"workspace.{key}", _APART) for key in ("setup", "link") if said.get(key) and not apart]
+    if said.get("base") and mode != "worktree":
+        faults.append(("workspace.base", 'needs workspace.mode = "worktree"'))
+    if loop.start_from == "best" and not apart:
+        faults.append(("start_from", f'"best" {_APART}'))
+    if _table(loop.deliver).get("branch") and _table(loop.deliver).get("to") != "branch":
+        faults.append(("deliver.branch", 'needs deliver.to = "branch"'))
+    return faults
 
 
 def impossible(found: Mapping[str, Any], faults: Iterable[Fault] = ()) -> list[Fault]:

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, cast
 from loopwright.clock import Clock
 from loopwright.core import events as ev
 from loopwright.core.judge import settle
-from loopwright.core.policy import Policy, RunAgent, RunGates
+from loopwright.core.policy import Deliver, Policy, RunAgent, RunGates
 from loopwright.core.values import Attempt, Failed, Score, Worked
 from loopwright.errors import WorkspaceError
 from loopwright.gates.measure import measure
@@ -66,15 +66,17 @@ class Run:
     hear: Callable[[bytes], None] | None = None
     begin: Callable[[str], None] = lambda _: None  # told what starts now, for a live view
     tell: Callable[[str], None] = lambda _: None  # a line of news for the person who started it
+    deliver: Callable[[Deliver], ev.Delivered] = lambda asked: ev.Delivered(
+        to=asked.to, problem="no workspace"
+    )
     gated: bool = False  # gates ran since the last look
     fresh: tuple[Look, float] | None = None  # what was seen a moment ago, and when: nothing has run since
 
 
 async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
     """Performs one attempt: looks, records the intent, runs the agent, looks again, records the outcome."""
-    journal, asked = run.journal, replace(command.attempt, workdir=str(run.workspace.root))
-    before = _just_seen(run) or await look(run)
-    note_changes(run, before)
+    journal = run.journal
+    asked, before = await _begun(run, command)
     outside = await _outside(run) if run.watched else {}
     limits = run.policy.limits
     journal.record(
@@ -122,6 +124,25 @@ async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
     )
     journal.record(run.clock.now(), fact)
     await journal.save()
+
+
+async def _begun(run: Run, command: RunAgent) -> tuple[Attempt, Look]:
+    """The attempt and what it begins from. A folder apart is set to its start, unless a person changed it since."""
+    state, asked = run.journal.state, replace(command.attempt, workdir=str(run.workspace.root))
+    left, before, gated = state.snapshot, _just_seen(run) or await look(run), run.gated
+    note_changes(run, before)
+    if not run.workspace.apart or command.start in {None, left}:
+        return asked, before
+    if not gated and await asyncio.to_thread(run.workspace.edited, left, before.tree):
+        return asked, before
+    await asyncio.to_thread(run.workspace.restore, str(command.start))
+    if touched := await asyncio.to_thread(run.workspace.touched):  # a person changed them since that snapshot
+        await asyncio.to_thread(run.workspace.put_back, touched)
+    before = await look(run)
+    run.journal.record(
+        run.clock.now(), ev.WorkspaceChanged(snapshot=before.tree, evidence=before.evidence, cause="restored")
+    )
+    return replace(asked, feedback=replace(asked.feedback, interrupted=False)), before
 
 
 async def _called(agent: Agent, asked: Attempt, place: Place) -> Worked | Failed:

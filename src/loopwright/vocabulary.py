@@ -36,6 +36,7 @@ from loopwright.readers import (
     unknown,
     wrong,
 )
+from loopwright.sites import branch, commands, inner_folder, inner_path, revision
 from loopwright.units import shown
 
 # Accepted by shape, refused by value: the key, and the values that work in this version. A value that
@@ -44,21 +45,15 @@ LATER: Final[Mapping[str, tuple[object, ...]]] = {
     "on_tamper": ("restore",),
     "may_change": (),
     "known_failures": (),
-    "start_from": ("last",),
     "prompt": (),
     "notes": (),
     "sandbox": ("none",),
     "limits.budget_per_day": (),
     "approval.channels": (),
     "approval.approvers": (),
-    "workspace.mode": ("in_place", "none"),
     "workspace.path": (".",),
-    "workspace.base": (),
-    "workspace.setup": (),
-    "workspace.link": (),
     "workspace.remote": (),
-    "deliver.to": ("none",),
-    "deliver.branch": (),
+    "deliver.to": ("none", "branch"),
     "notify.to": (),
     "notify.on": (),
     "store.url": ("memory:", "sqlite:"),
@@ -104,14 +99,6 @@ def gate_name(value: object) -> str:
     found = text(value)
     if len(found) > 80 or not found.isprintable() or "/" in found:
         raise wrong(f"{shown(found)} is not a gate's name: one line without '/', 80 characters at most")
-    return found
-
-
-def inner_folder(value: object) -> str:
-    """A folder inside the workspace, relative to it."""
-    found = text(value)
-    if found.startswith(("/", "~")) or ".." in found.split("/"):
-        raise wrong(f"{shown(found)} is not a folder inside the workspace, such as 'packages/api'")
     return found
 
 
@@ -263,9 +250,9 @@ def gate(value: object) -> Any:
 WORKSPACE: Final[Mapping[str, Read]] = {
     "mode": one_of("in_place", "worktree", "folder", "none"),
     "path": text,
-    "base": text,
-    "setup": list_of(text),
-    "link": list_of(text),
+    "base": revision,
+    "setup": commands,
+    "link": list_of(inner_path),
     "watch": list_of(text),
     "remote": text,
 }
@@ -303,7 +290,7 @@ APPROVAL: Final[Mapping[str, Read]] = {
     "on_timeout": one_of("hold", "reject", "continue"),
     "approvers": list_of(text),
 }
-DELIVER: Final[Mapping[str, Read]] = {"to": one_of("none", "branch", "pr"), "branch": text}
+DELIVER: Final[Mapping[str, Read]] = {"to": one_of("none", "branch", "pr"), "branch": branch}
 NOTIFY: Final[Mapping[str, Read]] = {"to": list_of(_named), "on": list_of(text)}
 STORE: Final[Mapping[str, Read]] = {"url": _store_url, "artifacts": text}
 TOP: Final[Mapping[str, Read]] = {

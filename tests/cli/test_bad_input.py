@@ -41,7 +41,7 @@ ROWS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "wrong word": ((*RUN, "--approve", "maybe"), ("--approve", "never, passed, always, alert", "'maybe'")),
     "wrong type": ((*RUN, "--set", "protected=3"), ("--set protected", "list", "3")),
-    "not in this version": ((*RUN, "--workspace", "worktree"), ("--workspace", "in_place, none")),
+    "not in this version": ((*RUN, "--set", "sandbox=bwrap"), ("--set sandbox", "available: none")),
     "limits of 0": (
         limits("0", "0s", "0", "0"),
         (
@@ -110,6 +110,13 @@ ROWS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "secret as a value": ((*RUN, "--env", "KEY=abc"), ("--env", "names only")),
     "unknown store": ((*RUN, "--store", "bogus"), ("--store", "sqlite:///PATH")),
     "store of a later version": ((*RUN, "--store", "s3://b/p"), ("--store", "not available in this version")),
+    "a worktree of nothing": ((*RUN, "--workspace", "worktree"), ("no git repository", "--workspace folder")),
+    "a branch of nothing": ((*RUN, "--set", "deliver.to=branch"), ("deliver.to", "git repository")),
+    "the best in place": ((*RUN, "--set", "start_from=best"), ("start_from", "worktree")),
+    "nothing there to link": (
+        (*RUN, "--workspace", "folder", "--set", 'workspace.link=[".venv"]'),
+        ("workspace.link", "no .venv"),
+    ),
     "nothing there to watch": ((*RUN, "--set", 'workspace.watch=["../no"]'), ("workspace.watch", "no")),
     "-C to nowhere": ((*RUN, "-C", "nowhere"), ("-C nowhere", "no such folder")),
     "no runs yet": (("show", "latest"), ("there are no runs here", "loopwright run")),

@@ -6,6 +6,8 @@ import pytest
 from sim import FAIL, PASS, REQUIRED, Sim, answered, crashed, failed, graded, script, worked
 
 from loopwright.core import events as ev
+from loopwright.core.apply import apply
+from loopwright.core.decide import decide
 from loopwright.core.limits import Backoff, Limits
 from loopwright.core.policy import Asking, Policy, RunAgent
 
@@ -183,10 +185,21 @@ def test_from_which_snapshot_an_iteration_starts(start_from, starts):
     assert [c.start for c in run.commands if isinstance(c, RunAgent)] == starts
 
 
-def test_within_an_iteration_the_work_goes_on_from_what_is_there():
+def test_an_iteration_has_one_start():
+    half = ev.AttemptFailed(kind="transient", message="m", seconds=1, snapshot="half")
+    for start_from in ("last", "best"):
+        turns = (worked("t1"), half, half, worked("t2"))
+        run = sim(*turns, gates=script(graded(0.5), PASS), start_from=start_from)
+        assert [c.start for c in run.commands if isinstance(c, RunAgent)] == [None, "t1", "t1", "t1"]
+
+
+@pytest.mark.parametrize(("cause", "start"), [("user", "mine"), ("restored", "mine"), ("gate", "t1")])
+def test_what_a_person_changes_between_attempts_is_the_start_of_the_next(cause, start):
     half = ev.AttemptFailed(kind="no_op", message="m", seconds=1, snapshot="half")
-    run = sim(worked("t1"), half, worked("t2"), gates=script(graded(0.5), PASS), start_from="best")
-    assert [c.start for c in run.commands if isinstance(c, RunAgent)] == [None, "t1", "half"]
+    run = sim(worked("t1"), half, worked("t2"), gates=script(graded(0.5), PASS))
+    left = next(state for state in run.states if state.snapshot == "half")
+    changed = apply(left, ev.WorkspaceChanged(snapshot="mine", cause=cause), run.now)
+    assert decide(run.policy, changed, run.now).start == start
 
 
 # Blocked

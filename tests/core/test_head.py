@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from sim import BEGIN, FAIL, PASS, REQUIRED, Sim, answered, crashed, failed, graded, script, worked
 
@@ -144,6 +146,21 @@ def test_passed_is_said_of_work_that_passed_every_required_gate(made, well):
 
 def test_every_ending_names_a_next_step_that_can_be_typed():
     assert all(e.next.format(run="r", best=1) and 0 <= e.exit_code <= 7 for e in ENDINGS.values())
+
+
+@pytest.mark.parametrize(
+    ("mode", "gates", "deliver", "step"),
+    [
+        ("worktree", PASS, "none", "loopwright apply r"),
+        ("folder", PASS, "none", "loopwright apply r"),
+        ("in_place", PASS, "none", "loopwright show r"),
+        ("worktree", FAIL, "none", "loopwright resume r --add-iterations 10"),
+        ("worktree", PASS, "branch", "git merge pull/1"),
+    ],
+)
+def test_good_work_that_is_elsewhere_is_fetched_next(mode, gates, deliver, step):
+    state = replace(sim(gates=gates, deliver=deliver).state, spec={"workspace": {"mode": mode}})
+    assert next_step(state) == step
 
 
 def test_health_in_one_line():

@@ -27,11 +27,12 @@ from loopwright.core.head import ENDINGS, WAITING_CODE, document
 from loopwright.core.judge import Rule
 from loopwright.core.limits import Limits
 from loopwright.core.monitors import REPEAT, Monitors
-from loopwright.core.policy import Asking
+from loopwright.core.policy import Asking, Policy
 from loopwright.core.state import RECENT, LoopState
 from loopwright.core.values import Phase
 from loopwright.gates.function import gate as gate_function
 from loopwright.gates.junit import junit
+from loopwright.hosts.deliver import PATTERN
 from loopwright.loop import Loop
 from loopwright.names import BUILT_IN, LATER_TOOLS, LATER_WORDS, builtin
 from loopwright.ports import Gate
@@ -143,7 +144,7 @@ KEYS = {
     "server",
     "trigger",
 }
-TABLES = "`[approval]`, `[workspace]`, `[store]`"
+TABLES = "`[approval]`, `[workspace]`, `[deliver]`, `[store]`"
 
 
 def available():
@@ -228,7 +229,12 @@ def test_the_defaults_of_the_other_tables():
     assert units.seconds(printed.pop("approval.timeout")) == asking.timeout
     assert printed.pop("approval.on_timeout") == asking.on_timeout
     assert printed.pop("workspace.mode") == loop.workspace["mode"]
-    assert printed.pop("workspace.watch") == list(loop.workspace.get("watch", []))
+    for many in ("watch", "setup", "link"):
+        assert printed.pop(f"workspace.{many}") == list(loop.workspace.get(many, []))
+    assert printed.pop("workspace.base") == loop.workspace.get("base")
+    assert printed.pop("deliver.to") == Policy().deliver
+    assert printed.pop("deliver.branch") is None
+    assert PATTERN in spans(table("configuration", TABLES)["deliver.branch"][2])
     assert printed.pop("store.url") == loop.store
     assert not printed, "a key whose default this test does not know"
     without_when = Loop("x", agent="true", gates=["true"], approval={"timeout": "1h"})

@@ -133,8 +133,14 @@ BAD = [
     ("[approval]\nwen = 'always'", "loop.toml:6: approval.wen: unknown key; did you mean 'when'?"),
     ("[approval]\nchannels = ['inbox']", "loop.toml:6: approval.channels: not available in this version"),
     ("[approval]\nchannels = [{ channel = 'x' }]", "loop.toml:6: approval.channels[0].use: missing: it says what this is"),
-    ("[workspace]\nmode = 'worktree'", "loop.toml:6: workspace.mode: 'worktree' is not available in this version; available: in_place, none"),
-    ("[deliver]\nto = 'pr'", "loop.toml:6: deliver.to: 'pr' is not available in this version; available: none"),
+    ("[workspace]\nremote = 'x'", "loop.toml:6: workspace.remote: not available in this version"),
+    ("[workspace]\nsetup = 'a | b'", "loop.toml:6: workspace.setup: 'a | b' needs a shell for '|' and loopwright runs none: write sh -c 'a | b'"),
+    ("[workspace]\nmode = 'folder'\nbase = 'main'", 'loop.toml:7: workspace.base: needs workspace.mode = "worktree"'),
+    ("[workspace]\nlink = ['.venv']", 'loop.toml:6: workspace.link: needs workspace.mode = "worktree" or "folder": a folder of its own'),
+    ("[workspace]\nlink = ['../up']", "loop.toml:6: workspace.link[0]: '../up' is not a path inside the project folder, such as 'node_modules'"),
+    ("[deliver]\nto = 'pr'", "loop.toml:6: deliver.to: 'pr' is not available in this version; available: none, branch"),
+    ("[deliver]\nbranch = 'x'", 'loop.toml:6: deliver.branch: needs deliver.to = "branch"'),
+    ("[deliver]\nto = 'branch'\nbranch = 'a b'", "loop.toml:7: deliver.branch: 'a b' cannot name a branch, as 'loopwright/{run}' can"),
     ("[notify]\nto = ['slack']", "loop.toml:6: notify.to: not available in this version"),
     ("[store]\nurl = 's3://b'", "loop.toml:6: store.url: 's3://b' is not available in this version; available: memory:, sqlite:"),
     ("[store]\nartifacts = 's3://b'", "loop.toml:6: store.artifacts: not available in this version"),
@@ -344,7 +350,7 @@ def test_flags_that_are_refused(write, problems):
         "agent": "",
         "env": ("A=1",),
         "approve": "pased",
-        "workspace": "worktree",
+        "workspace": "worktre",
         "store": "mysql:",
         "budget": "x",
     }
@@ -352,9 +358,9 @@ def test_flags_that_are_refused(write, problems):
         "--agent: an empty text",
         "--env: 'A=1' is not the name of an environment variable (names only, never values)",
         "--approve: expected one of never, passed, always, alert, got 'pased'; did you mean 'passed'?",
+        "--workspace: expected one of in_place, worktree, folder, none, got 'worktre'; did you mean 'worktree'?",
         "--store: 'mysql:' is not a store: memory:, files:DIR, sqlite:///PATH, postgresql://…, s3://…",
         "--budget: expected a number, got 'x'",
-        "--workspace: 'worktree' is not available in this version; available: in_place, none",
     ]
 
 

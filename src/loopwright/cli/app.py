@@ -25,6 +25,7 @@ VERBS = {
     "report": "report",
     "diff": "files",
     "restore": "files",
+    "apply": "files",
     "fork": "fork",
     "backtest": "backtest",
     "stop": "steer",

@@ -1,9 +1,11 @@
-"""Verbs on the work itself: diff, restore.
+"""Verbs on the work itself: diff, restore, apply.
 
-Rule: they look at snapshots; only restore writes, and it keeps what it replaces.
+Rule: they look at snapshots; restore and apply write, and keep what they replace.
 """
 
 from __future__ import annotations
+
+import os
 
 import click
 
@@ -11,8 +13,10 @@ from loopwright.cli import words
 from loopwright.cli.read import emit, snapshot_of
 from loopwright.cli.where import Where, as_json, find, opened, outside, places, the_run
 from loopwright.errors import UsageError
+from loopwright.hosts.deliver import apply, to_branch, work_of
 from loopwright.hosts.restore import restore
 from loopwright.hosts.ways import STATE
+from loopwright.journal import Journal
 from loopwright.ports import Store
 from loopwright.workspace.opened import open_workspace, shown
 
@@ -78,3 +82,33 @@ def restore_(run: str, iteration: str, force: bool, folder: str, store: str | No
         else "nothing to restore: it is as it was",
         err=True,
     )
+
+
+@click.command("apply")
+@click.argument("run")
+@click.option(
+    "--branch", metavar="B", help="Make a branch with one commit instead; the folder stays as it is."
+)
+@click.option("--iteration", metavar="N|best", help="Which work; else the accepted one, else the best.")
+@places
+def apply_(run: str, branch: str | None, iteration: str | None, folder: str, store: str | None) -> None:
+    """Bring the work of RUN into your checkout, as uncommitted changes.
+
+    What you changed meanwhile stays. Where both changed the same lines nothing is applied (exit 3).
+    """
+    outside("apply")
+    where = find(folder, store)
+    with opened(where) as runs:
+        name = the_run(runs, run)
+        work = work_of(runs, name, iteration)
+        if branch is not None:
+            state = Journal(runs, name).state
+            made, new = to_branch(where.project, state, work, branch, os.environ)
+            click.echo(made)
+            click.echo(f"iteration {work.iteration}: {'one commit' if new else 'there already'}", err=True)
+            return
+        changed = apply(where.project, runs, name, work)
+    for path in changed:
+        click.echo(words.safe(shown(path)))
+    count = f"{len(changed)} file{'' if len(changed) == 1 else 's'} changed, not committed"
+    click.echo(f"iteration {work.iteration}: {count if changed else 'applied already'}", err=True)

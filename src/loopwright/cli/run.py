@@ -118,7 +118,7 @@ def _finish(held: Held, view: View, keys: Keys, where: Where, *, json_: bool, ex
 @click.option("--threshold", metavar="X", help="The weighted score that required gates must reach.")
 @click.option("--budget", metavar="USD", help="At most so many US dollars.")
 @click.option("--approve", metavar="never|passed|always|alert", help="When a person is asked.")
-@click.option("--workspace", metavar="in_place|none", help="Where the agent works.")
+@click.option("--workspace", metavar="in_place|worktree|folder|none", help="Where the agent works.")
 @click.option("--as", "run_id", metavar="RUN", help="The run's id; the same id again resumes it.")
 @click.option(
     "--set",

@@ -99,8 +99,15 @@ def three_lines(state: LoopState, project: Path, *, ours: bool = False) -> list[
     return [
         f"{mark} {state.run}: {word} {count}{best} · {cost} · {seconds(totals.seconds)}",
         f"  why:  {safe(why)}",
-        f"  next: {step.replace(f' {state.run}', f' {state.run}{_from_here(project)}', 1)}",
+        f"  next: {_typed(step, state.run, _from_here(project))}",
     ]
+
+
+def _typed(step: str, run: str, here: str) -> str:
+    """The next step as it is typed here: git takes its `-C` before the verb."""
+    if step.startswith("git "):
+        return f"git{here} {step.removeprefix('git ')}"
+    return step.replace(f" {run}", f" {run}{here}", 1)
 
 
 def _from_here(project: Path) -> str:

@@ -125,9 +125,15 @@ def _run_agent(policy: Policy, limits: Limits, state: LoopState) -> RunAgent:
             best=best,
             reserve_usd=reserve_usd(limits, state.totals),
         ),
-        start=(best.snapshot if policy.start_from == "best" and best and it is None else None)
-        or state.snapshot,
+        start=_start(policy, state) or state.snapshot,
     )
+
+
+def _start(policy: Policy, state: LoopState) -> str | None:
+    """What the next attempt begins from, where that is not what is there: an iteration has one start."""
+    if state.current is not None:
+        return state.current.start
+    return state.best.snapshot if policy.start_from == "best" and state.best else None
 
 
 def feedback(state: LoopState) -> Feedback:

@@ -59,6 +59,8 @@ def next_step(state: LoopState) -> str:
     if state.finished is not None:
         best = state.best.iteration if state.best else 0
         step = ENDINGS[state.finished.reason].next.format(run=state.run, best=best)
+        if state.finished.phase == "complete":
+            step = _way_out(state) or step
         needs_files = step.startswith(("loopwright diff", "loopwright restore"))
         return f"loopwright show {state.run}" if needs_files and state.base is None else step
     if state.approval is not None:  # no verb answers it in this version
@@ -68,6 +70,14 @@ def next_step(state: LoopState) -> str:
     if state.paused:
         return f"loopwright resume {state.run}"
     return f"loopwright show {state.run}"
+
+
+def _way_out(state: LoopState) -> str | None:
+    """The next step with good work that is not in the user's folder: on a branch, or in a folder apart."""
+    if state.delivered is not None and state.delivered.ref:
+        return f"git merge {state.delivered.ref}"
+    apart = (state.spec.get("workspace") or {}).get("mode") in {"worktree", "folder"}
+    return f"loopwright apply {state.run}" if apart and state.best and state.best.iteration else None
 
 
 def explanation(state: LoopState) -> str:

@@ -26,6 +26,7 @@ class Iteration:
     number: int
     open: ev.AttemptStarted | None = None
     done: bool = False
+    start: str | None = None  # the snapshot that its first attempt began from, or a person changed it to
     started: int = 0  # attempts started in it
     used: int = 0  # attempts that count against the limit
     failed: ev.AttemptFailed | None = None

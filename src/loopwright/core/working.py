@@ -37,6 +37,7 @@ def attempt_started(state: LoopState, event: ev.AttemptStarted) -> LoopState:
         current=replace(
             it,
             open=event,
+            start=it.start if it.started else event.snapshot,
             started=event.attempt,
             notes_shown=len(state.notes),
             failed=None,
@@ -180,7 +181,14 @@ def workspace_changed(state: LoopState, event: ev.WorkspaceChanged) -> LoopState
     if it is not None and not same:
         by_gate = event.cause == "gate" and it.done
         kept = it.scores if by_gate and it.rewrites >= REWRITES else ()
-        it = replace(it, scores=kept, verdict=None, rewrites=it.rewrites + by_gate)
+        theirs = event.cause != "gate" and not it.done  # the next attempt begins from what a person left
+        it = replace(
+            it,
+            start=event.snapshot if theirs else it.start,
+            scores=kept,
+            verdict=None,
+            rewrites=it.rewrites + by_gate,
+        )
         state = replace(voided(state), current=it)
     return replace(
         state,

@@ -5,26 +5,47 @@ Rule: a name that looks like a secret is withheld unless the loop lets it throug
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from loopwright.errors import ConfigError, NotStartable
-from loopwright.hosts.ways import Ways
+from loopwright.hosts.ways import STATE, Ways
 from loopwright.loop import Assembled, Loop
 from loopwright.ports import Place
 from loopwright.redact import Redactor, redactor
 from loopwright.supervise import child_environment, tool_path
 from loopwright.workspace.watch import roots
 
+# What tells git where a repository is, as a hook's environment does.
+_ELSEWHERE: Final = frozenset(
+    f"GIT_{name}"
+    for name in (
+        "DIR",
+        "WORK_TREE",
+        "INDEX_FILE",
+        "OBJECT_DIRECTORY",
+        "ALTERNATE_OBJECT_DIRECTORIES",
+        "COMMON_DIR",
+        "PREFIX",
+        "NAMESPACE",
+    )
+)
 
-def probe(assembled: Assembled, ways: Ways) -> list[str]:
-    """What agent and gates will run as, for the start line; `ConfigError` naming every one that cannot."""
+
+def probe(assembled: Assembled, ways: Ways, root: Path | None = None) -> list[str]:
+    """What agent and gates will run as, for the start line; `ConfigError` naming every one that cannot.
+
+    `root` is where they will work, when that is not the project folder.
+    """
+    root = root or ways.project
     place = Place(
-        root=ways.project,
-        project=ways.project,
+        root=root,
+        project=tools(root, ways),
         artifacts=ways.project,
-        env=environment("probe", ways, allow=allowed(assembled)),
+        env=environment("probe", ways, allow=allowed(assembled), root=root),
         timeout_s=10.0,
     )
     lines, problems = [], []
@@ -50,14 +71,23 @@ def watched(assembled: Assembled, ways: Ways) -> tuple[Path, ...]:
     return roots(ways.project, assembled.loop.watch)
 
 
-def environment(run: str, ways: Ways, *, allow: Sequence[str]) -> dict[str, str]:
-    """The whole environment of agent and gates: the user's without secrets, the project's tools first, our marks."""
+def tools(root: Path, ways: Ways) -> Path:
+    """The folder whose tools are used: the copy a run works in where it has its own, else the project."""
+    return root if tool_path(root, "") else ways.project
+
+
+def environment(run: str, ways: Ways, *, allow: Sequence[str], root: Path) -> dict[str, str]:
+    """The whole environment of agent and gates: the user's without secrets, the project's tools first, our marks.
+
+    In a copy git is to find the copy, whatever the user's shell or hook told it, and never the folders above it.
+    """
     env, _ = child_environment(ways.environ, allow=allow)
-    return {
-        **env,
-        "PATH": tool_path(ways.project, ways.environ.get("PATH", "")),
-        **marks(run, ways),
-    }
+    path = tool_path(ways.project, ways.environ.get("PATH", ""))
+    if root != ways.project:
+        env = {name: value for name, value in env.items() if name not in _ELSEWHERE}
+        env["GIT_CEILING_DIRECTORIES"] = os.fspath(ways.project / STATE)
+        path = tool_path(root, path)
+    return {**env, "PATH": path, **marks(run, root)}
 
 
 def allowed(assembled: Assembled) -> tuple[str, ...]:
@@ -92,6 +122,6 @@ def written_secrets(loop: Loop, redact: Redactor) -> list[str]:
     return told
 
 
-def marks(run: str, ways: Ways) -> dict[str, str]:
+def marks(run: str, root: Path) -> dict[str, str]:
     """The names by which everything this run starts can be found again."""
-    return {"LOOPWRIGHT_RUN": run, "LOOPWRIGHT_WORKDIR": str(ways.project)}
+    return {"LOOPWRIGHT_RUN": run, "LOOPWRIGHT_WORKDIR": str(root)}

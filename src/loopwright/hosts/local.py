@@ -17,7 +17,7 @@ from loopwright.core import events as ev
 from loopwright.core.limits import in_force
 from loopwright.drive import Waiting, drive
 from loopwright.errors import Locked, UsageError
-from loopwright.hosts import environment, opening, take
+from loopwright.hosts import apart, deliver, environment, opening, take
 from loopwright.hosts.mend import handed_over, mend
 from loopwright.hosts.ways import STATE, Held, Ways
 from loopwright.journal import Journal
@@ -26,8 +26,8 @@ from loopwright.perform import Run
 from loopwright.state_folder import create_state
 from loopwright.stores.opened import open_store, owner, store_exists, store_path
 from loopwright.supervise import child_environment
-from loopwright.workspace.lock import lock
-from loopwright.workspace.opened import open_workspace, shown
+from loopwright.workspace import copies
+from loopwright.workspace.opened import shown
 
 LEASE_S: Final = 30.0
 
@@ -53,7 +53,9 @@ async def start(loop: Loop | Assembled, run: str | None, ways: Ways) -> Held:
         journal = _journal(name, ways, stack) if _store_exists(ways) else None
         if journal is not None and journal.exists:
             return await _again(journal, assembled, ways, stack)
-        programs = environment.probe(assembled, ways)
+        apart.check(assembled, ways)
+        # In a folder apart, setup may bring the tools: there they are looked for once it is made.
+        programs = [] if apart.is_apart(assembled.mode) else environment.probe(assembled, ways)
         if assembled.mode != "none" or ways.store is None or assembled.agent.in_folder:
             create_state(ways.project / STATE)
         journal = journal or _journal(name, ways, stack)
@@ -92,9 +94,7 @@ async def resume(run: str, ways: Ways) -> Held:
             take.check_reopen(state, assembled.policy.limits, wanted)
         elif state.paused or state.pause or state.expired:
             wanted.append(ev.Resumed(by=ways.by))
-        return await _hold(
-            journal, assembled, ways, stack, *wanted, programs=environment.probe(assembled, ways)
-        )
+        return await _hold(journal, assembled, ways, stack, *wanted, programs=_programs(run, assembled, ways))
 
 
 async def settle(run: str, ways: Ways) -> Held:
@@ -125,13 +125,23 @@ async def _again(journal: Journal, assembled: Assembled, ways: Ways, stack: Exit
     wanted: list[ev.Event] = []
     if loop.digest() != state.digest and not ways.accept_changes:
         raise UsageError(take.differences(journal.run, state.spec, loop.spec()))
+    take.check_mode(journal.run, state.spec, loop.spec())
     if loop.spec() != state.spec:
         wanted.append(ev.PolicyChanged(spec=loop.spec(), digest=loop.digest()))
         if anew := take.set_anew(state, loop.spec()):
             wanted.append(ev.LimitsChanged(limits=anew, by=ways.by))
     if state.paused or state.pause or state.expired:
         wanted.append(ev.Resumed(by=ways.by))
-    return await _hold(journal, assembled, ways, stack, *wanted, programs=environment.probe(assembled, ways))
+    programs = _programs(journal.run, assembled, ways)
+    return await _hold(journal, assembled, ways, stack, *wanted, programs=programs)
+
+
+def _programs(run: str, assembled: Assembled, ways: Ways) -> list[str]:
+    """What agent and gates of a run on record will run as; of one whose copy is gone, once it is made again."""
+    if not apart.is_apart(assembled.mode):
+        return environment.probe(assembled, ways)
+    copy = copies.find(ways.project / STATE, run)
+    return [] if copy is None else environment.probe(assembled, ways, copy.root)
 
 
 async def _hold(
@@ -144,13 +154,17 @@ async def _hold(
 ) -> Held:
     """Takes the run, drives it, and gives it back. Without `programs`, what runs as what, it starts none."""
     journal.redact = environment.redacting(assembled, ways)
-    run = await _taken(journal, assembled, ways, stack, wanted)
+    run, told = await _taken(journal, assembled, ways, stack, wanted, idle=programs is None)
     ways.signals(run)
     if programs is not None:
-        _tell_opening(run, assembled, ways, programs)
+        _tell_opening(
+            run, assembled, ways, programs or environment.probe(assembled, ways, run.workspace.root)
+        )
+        for line in told:
+            ways.tell(f"  {line}")
     now = journal.state
     rested = now.paused or now.approval is not None or any(isinstance(e, ev.Resumed) for e in wanted)
-    await mend(run, ways, environment.marks(journal.run, ways), rested=rested)
+    await mend(run, ways, environment.marks(journal.run, run.workspace.root), rested=rested)
     try:
         over = await drive(run, effects=programs is not None)
     except asyncio.CancelledError:
@@ -160,9 +174,15 @@ async def _hold(
 
 
 async def _taken(
-    journal: Journal, assembled: Assembled, ways: Ways, stack: ExitStack, wanted: tuple[ev.Event, ...]
-) -> Run:
-    """The run, ours: leased, its workspace locked, and claimed in its journal."""
+    journal: Journal,
+    assembled: Assembled,
+    ways: Ways,
+    stack: ExitStack,
+    wanted: tuple[ev.Event, ...],
+    *,
+    idle: bool,
+) -> tuple[Run, list[str]]:
+    """The run, ours: leased, its workspace locked, and claimed in its journal; and what is new of its folder."""
     me, clock = owner(), Clock()
     watched = environment.watched(assembled, ways)
     lease = journal.store.lease(journal.run, me, LEASE_S)
@@ -170,18 +190,7 @@ async def _taken(
         journal.catch_up()
         raise Locked(take.in_use(journal.run, journal.state.claim))
     stack.callback(lease.release)
-    state_dir = ways.project / STATE
-    if assembled.mode != "none":
-        stack.enter_context(lock(ways.project, state_dir, journal.run, me))
-    outputs = take.outputs_of(ways.project)
-    workspace = open_workspace(
-        assembled.mode,
-        ways.project,
-        state_dir,
-        journal.run,
-        protected=assembled.loop.protected,
-        outputs=(*outputs, *journal.store.files),
-    )
+    workspace, told = await apart.enter(journal, assembled, ways, stack, (lease, LEASE_S), me, idle=idle)
     seen = journal.n
     journal.catch_up()
     if wanted and journal.n != seen:  # what is wanted was made of what stood there before
@@ -193,22 +202,22 @@ async def _taken(
     journal.record(clock.now(), *begun)
     epoch = (journal.state.claim.epoch if journal.state.claim else 0) + 1
     host, boot = me.split("@")[1:3]
-    claimed = ev.Claimed(
-        epoch=epoch, owner=me, host=host, boot=boot, outputs=tuple(shown(str(p)) for p in outputs)
-    )
+    outputs = tuple(shown(str(path)) for path in take.outputs_of(workspace.root))
+    claimed = ev.Claimed(epoch=epoch, owner=me, host=host, boot=boot, outputs=outputs)
     journal.claim(claimed, clock.now())
     journal.record(clock.now(), *(e for e in wanted if not isinstance(e, ev.RunStarted)))
     await journal.save()
-    return Run(
+    root = workspace.root
+    run = Run(
         journal=journal,
         policy=assembled.policy,
         agent=assembled.agent,
         improve=assembled.improve,
         gates={gate.name: gate for gate in assembled.gates},
         workspace=workspace,
-        project=ways.project,
-        artifacts=state_dir / "artifacts" / journal.run,
-        env=environment.environment(journal.run, ways, allow=assembled.loop.env),
+        project=environment.tools(root, ways),
+        artifacts=ways.project / STATE / "artifacts" / journal.run,
+        env=environment.environment(journal.run, ways, allow=assembled.loop.env, root=root),
         keys={name: ways.environ[name] for name in environment.allowed(assembled) if name in ways.environ},
         clock=clock,
         lease=lease,
@@ -219,6 +228,8 @@ async def _taken(
         begin=ways.begin,
         tell=ways.tell,
     )
+    run.deliver = lambda asked: deliver.at_the_end(run, ways, asked)
+    return run, told
 
 
 def _tell_opening(run: Run, assembled: Assembled, ways: Ways, programs: list[str]) -> None:
@@ -228,7 +239,7 @@ def _tell_opening(run: Run, assembled: Assembled, ways: Ways, programs: list[str
         return
     told = opening.lines(
         run.journal.run,
-        place=ways.project,
+        place=run.workspace.root,
         mode=assembled.mode,
         programs=programs,
         limits=in_force(assembled.policy.limits, state),

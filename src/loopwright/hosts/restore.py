@@ -1,4 +1,4 @@
-"""Bringing a snapshot back into the workspace.
+"""Bringing a snapshot back into the workspace: the user's folder, or the run's own.
 
 Rule: the present state is kept in a snapshot first, and a tree that is not the run's is refused
 unless forced: nobody's edits are overwritten unasked.
@@ -17,6 +17,7 @@ from loopwright.journal import Journal, history
 from loopwright.loop import Loop
 from loopwright.ports import Store
 from loopwright.stores.opened import owner
+from loopwright.workspace import copies
 from loopwright.workspace.lock import lock
 from loopwright.workspace.opened import open_workspace
 
@@ -32,23 +33,30 @@ def restore(project: Path, store: Store, run: str, tree: str | None, *, force: b
     check_place(run, state, project)
     if tree is None:
         raise UsageError(f"run {run} has no snapshot of that iteration")
-    me = owner()
-    with lock(project, project / STATE, run, me):
-        loop = Loop.from_spec(state.spec)
+    me, here = owner(), project / STATE
+    loop = Loop.from_spec(state.spec)
+    mode = loop.mode()
+    apart = mode in {"worktree", "folder"}
+    with lock(copies.home(here, run) if apart else project, here, run, me):
+        copy = copies.find(here, run) if apart else None
+        if apart and copy is None:
+            raise UsageError(f"the folder of run {run} is gone; loopwright resume {run} makes it again")
+        root = copy.root if copy is not None else project
         workspace = open_workspace(
-            "in_place",
-            project,
-            project / STATE,
+            mode,
+            root,
+            here,
             run,
             protected=loop.protected,
-            outputs=(*outputs_of(project), *store.files),
+            outputs=(*outputs_of(root), *store.files),
+            copy=copy,
         )
         now = workspace.look()
         if now.tree == tree:
             return ()
         if not force and now.tree not in _trees(store, run):
             raise UsageError(
-                f"{project} was edited since run {run} last looked: its present state is kept as snapshot {now.tree}; "
+                f"{root} was edited since run {run} last looked: its present state is kept as snapshot {now.tree}; "
                 "use --force to replace it all the same"
             )
         changed = workspace.restore(tree)

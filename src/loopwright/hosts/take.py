@@ -115,6 +115,19 @@ def differences(run: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> str
     return "\n".join([head, *lines, "use another id, or --accept-changes to go on with the new one"])
 
 
+def check_mode(run: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    """`UsageError` when a run on record would have to move to another workspace."""
+    keys = ("mode", "base", "link")
+    was, now = ((spec.get("workspace") or {}) for spec in (old, new))
+    moved = [
+        f"workspace.{key}: {was.get(key)!r} then, {now.get(key)!r} now"
+        for key in keys
+        if was.get(key) != now.get(key)
+    ]
+    if moved:
+        raise UsageError("\n  ".join([f"run {run} stays where it began; use another id", *moved]))
+
+
 def cut_off_seconds(folder: Path) -> float:
     """How long a crashed attempt worked, up to its last sign of life: from its prompt's time to its log's."""
     try:

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loopwright.errors import WorkspaceError
-from loopwright.state_folder import create_state
 from loopwright.workspace import ignore, place, plumbing
 from loopwright.workspace.index import LARGEST_FILE, Index
+from loopwright.workspace.ours import Copy, Ours, open_ours
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,47 +93,35 @@ class _Change:
     blob: str
 
 
-def open_git(root: Path, state: Path, run: str, *, outputs: tuple[Path, ...] = ()) -> Git:
-    """Snapshots of the folder `root` for one run; `state` is its `.agent-state` folder, made when missing.
+def open_git(
+    root: Path, state: Path, run: str, *, outputs: tuple[Path, ...] = (), copy: Copy | None = None
+) -> Git:
+    """Snapshots of the folder `root` for one run; `state` is the project's `.agent-state`, made when missing.
 
-    `outputs` are regular files our own stdout and stderr are open on. Nothing else in the workspace is
-    written. WorkspaceError: no git ≥ 2.30 on PATH, not a folder, an unusable repository or run id.
+    `outputs` are regular files our own stdout and stderr are open on. With `copy`, `root` is that copy of a
+    project and not the project itself. Nothing else in the workspace is written. WorkspaceError: no git ≥ 2.30
+    on PATH, not a folder, an unusable repository or run id.
     """
     if not _RUN.fullmatch(run) or ".." in run or run.endswith((".", ".lock")):
         raise WorkspaceError(f"{run!r} cannot name a run: letters, digits, '.', '_' and '-', at most 64")
     root = root.resolve()
     if not root.is_dir():
         raise WorkspaceError(f"{root} is not a folder")
-    program, version = plumbing.find_git()
-    repository = plumbing.find_repository(root)
-    users = plumbing.users_git(program, repository) if repository else None
-    create_state(state)
-    # By its place from the state folder, so that a project that is moved keeps its snapshots.
-    own = state.resolve() / "git" / plumbing.key_of(Path(os.path.relpath(root, state.resolve())))
-    folder = own / "runs" / run
+    ours = open_ours(copy.project if copy else root, state)
+    folder = ours.own / ("copies" if copy else "runs") / run
     try:
-        plumbing.make_git_dir(own, version, users)
-        folder.mkdir(mode=0o700, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise WorkspaceError(f"{own} cannot be written: {error.strerror or error}") from error
-    objects = (repository.shared if repository else own) / "objects"
-    git = plumbing.own_git(program, own, root, index=folder / "index", objects=objects)
+        raise WorkspaceError(f"{folder} cannot be written: {error.strerror or error}") from error
     inside = [path.resolve() for path in (*outputs, state)]
-    ours = frozenset(
+    left_out = {
         os.fsencode(path.relative_to(root)) for path in inside if path != root and path.is_relative_to(root)
-    )
-    index = Index(folder=folder, root=root, git=git, users=users, repository=repository, ours=ours)
-    refs = objects.with_name("refs") / "loopwright" / run
-    return Git(
-        root=root,
-        run=run,
-        folder=folder,
-        git=git,
-        users=users or git,
-        index=index,
-        objects=objects,
-        refs=refs,
-    )
+    }
+    if copy:
+        left_out |= {os.fsencode(link) for link in copy.links}
+    git = ours.call(root, folder / "index")
+    index = Index(folder=folder, root=root, git=git, ours=ours, left_out=frozenset(left_out), copy=copy)
+    return Git(root=root, run=run, folder=folder, git=git, ours=ours, index=index)
 
 
 class Git:
@@ -146,19 +134,18 @@ class Git:
         run: str,
         folder: Path,
         git: plumbing.Call,
-        users: plumbing.Call,
+        ours: Ours,
         index: Index,
-        objects: Path,
-        refs: Path,
     ) -> None:
         self.root = root
+        self.ours = ours
         self._run = run
         self._folder = folder
         self._git = git
-        self._users = users
+        self._users = ours.refs
         self._index = index
-        self._objects = objects
-        self._refs = refs
+        self._objects = ours.objects
+        self._refs = ours.objects.with_name("refs") / "loopwright" / run
 
     def snapshot(self, n: int) -> Snapshot:
         """The workspace as it is now, kept as snapshot `n` (again: replaced), on disk when this returns.
@@ -174,13 +161,13 @@ class Git:
         tree, left_out = self._index.now()
         return Snapshot(tree=tree, left_out=left_out)
 
-    def keep(self, n: int, tree: str) -> None:
-        """Keep a tree that git has as snapshot `n` of this run."""
+    def keep(self, n: int | str, tree: str) -> None:
+        """Keep a tree that git has as snapshot `n` of this run; a word instead of a number is no snapshot of it."""
         try:
             commit = plumbing.write_commit(self._objects, _tree(tree))
         except OSError as error:
             raise WorkspaceError(f"{self._objects} cannot be written: {error.strerror or error}") from error
-        self._users("update-ref", f"refs/loopwright/{self._run}/{n:d}", commit)
+        self._users("update-ref", f"refs/loopwright/{self._run}/{n}", commit)
         # Git syncs the ref but not its folder, and the folder says that the ref is there.
         with suppress(FileNotFoundError):  # refs that are not files (reftable) need no folder
             _sync_folder(self._refs)
@@ -190,12 +177,13 @@ class Git:
         prefix = f"refs/loopwright/{self._run}/"
         listed = self._users("for-each-ref", "--format=%(refname) %(tree)", prefix).decode()
         pairs = [line.removeprefix(prefix).split(" ") for line in listed.splitlines()]
-        return {int(n): tree for n, tree in sorted(pairs, key=lambda pair: int(pair[0]))}
+        numbered = sorted((int(n), tree) for n, tree in pairs if n.isdecimal())  # the rest is no snapshot
+        return dict(numbered)
 
     def forget(self) -> None:
         """Drop the refs of this run; its snapshots go when git next cleans the repository up."""
-        lines = "".join(f"delete refs/loopwright/{self._run}/{n}\n" for n in self.trees())
-        self._users("update-ref", "--stdin", stdin=lines.encode())
+        named = self._users("for-each-ref", "--format=delete %(refname)", f"refs/loopwright/{self._run}/")
+        self._users("update-ref", "--stdin", stdin=named)
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def matches(self, tree: str) -> bool:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from loopwright.workspace.ours import Copy, Ours
+
 LARGEST_FILE = 50 * 1024 * 1024  # bytes
 MOST_FILES = 100_000  # these two only where no repository says what belongs to the project
 MOST_BYTES = 2 * 1024**3
@@ -53,16 +55,17 @@ class Index:
         folder: Path,
         root: Path,
         git: plumbing.Call,
-        users: plumbing.Call | None,
-        repository: plumbing.Repository | None,
-        ours: frozenset[bytes],
+        ours: Ours,
+        left_out: frozenset[bytes],
+        copy: Copy | None = None,
     ) -> None:
         self._folder = folder
         self._root = root
         self._git = git
-        self._users = users
-        self._repository = repository
-        self._ours = ours
+        self._users = ours.refs
+        self._repository = ours.repository
+        self._ours = left_out
+        self._copy = copy
         self._index = folder / "index"
         self._exclude = folder / "exclude"
         self._head = folder / "head"
@@ -132,7 +135,9 @@ class Index:
             plumbing.write_whole(self._exclude, self._patterns())
 
     def _tree_of_head(self) -> bytes:
-        if self._users is None or self._repository is None:
+        if self._copy is not None:
+            return self._copy.tree.encode()
+        if self._repository is None:
             return b""
         inner = self._root.relative_to(self._repository.top)
         # ":" takes the path as it is, "^{tree}" only a name; an unborn branch or a new folder has no tree.
@@ -143,10 +148,14 @@ class Index:
         return found
 
     def _patterns(self) -> bytes:
-        top = self._repository.top if self._repository else None
+        root, top = self._root, self._repository.top if self._repository else None
+        if self._copy is not None and self._copy.mode == "folder":
+            root = self._copy.project  # what was copied was what git sees there
+        elif self._copy is not None:
+            top = self._copy.top
         info = self._repository.shared / "info" / "exclude" if self._repository else None
         ours = b"".join(ignore.exactly(path) + b"\n" for path in sorted(self._ours))
-        return ignore.frozen_patterns(self._root, top=top, info=info) + ours
+        return ignore.frozen_patterns(root, top=top, info=info) + ours
 
     def _look(self, git: plumbing.Call) -> _Found:
         listed = git("ls-files", "-z", "-o", "-m", b"--exclude-from=" + os.fsencode(self._exclude))

@@ -1,7 +1,7 @@
 """The workspace of one run: its folder, snapshots and protected files, as the host uses them.
 
-Rule: nothing here moves a tree backwards except putting protected files back, and what they are
-replaced by is kept in a snapshot first.
+Rule: nothing here moves the user's own folder backwards except putting protected files back, and what they
+are replaced by is kept in a snapshot first.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 from loopwright.errors import WorkspaceError
 from loopwright.workspace import protect
 from loopwright.workspace.git import Diff, Git, fingerprint, open_git
 from loopwright.workspace.none import Unrecorded
-
-Mode: TypeAlias = Literal["none", "in_place"]
+from loopwright.workspace.ours import Copy, Mode
+from loopwright.workspace.plumbing import write_whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +40,7 @@ class Workspace:
         self._globs = tuple(globs)
         self._copies = copies
         self._own_list = copies.parent / "gate-files.json"
+        self._under_way = copies.parent / "restoring"
         self._own: frozenset[str] | None = None
         self._evidence: dict[str, str] = {}
         self._tree: str | None = None
@@ -50,6 +50,11 @@ class Workspace:
     def recorded(self) -> bool:
         """Whether snapshots are made."""
         return isinstance(self._kept, Git)
+
+    @property
+    def apart(self) -> bool:
+        """Whether the folder is the run's own: it may be moved backwards."""
+        return self.mode in {"worktree", "folder"}
 
     @property
     def watched(self) -> bool:
@@ -123,6 +128,13 @@ class Workspace:
         theirs = (shown(f.path) for f in files if f.status != "A")
         return tuple(path for path in theirs if path not in self._gates_own()), now
 
+    def edited(self, old: str | None, new: str | None) -> bool:
+        """Whether the step between two trees is more than files that gates have left."""
+        if old is None or new is None or old == new:
+            return False
+        changed = self._kept.diff(old, new)
+        return changed is None or not {shown(path) for path in changed.paths} <= self._gates_own()
+
     def _gates_own(self) -> frozenset[str]:
         if self._own is None:
             try:
@@ -136,8 +148,20 @@ class Workspace:
         return None if old is None else self._kept.diff(old, new)
 
     def restore(self, tree: str) -> tuple[str, ...]:
-        """Makes the folder as `tree` says; the paths that changed."""
-        return self._kept.restore(tree)
+        """Makes the folder as `tree` says; the paths that changed. In a folder apart a crash undoes none of it."""
+        if not self.apart:
+            return self._kept.restore(tree)
+        self._under_way.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(self._under_way, tree.encode())
+        changed = self._kept.restore(tree)
+        self._under_way.unlink()
+        return changed
+
+    def finish_restoring(self) -> None:
+        """Ends a restore that a crash cut off, so that a half restored tree is nobody's work."""
+        if self.apart and self._under_way.exists():
+            self.look()
+            self.restore(self._under_way.read_text())
 
     def sign_of_life(self) -> object:
         """A cheap fingerprint: when it differs, something was written."""
@@ -157,16 +181,22 @@ def open_workspace(
     *,
     protected: Sequence[str] = (),
     outputs: tuple[Path, ...] = (),
+    copy: Copy | None = None,
 ) -> Workspace:
-    """The workspace of `run`; without git there are no snapshots, and `problem` says so."""
+    """The workspace of `run`; without git there are no snapshots, and `problem` says so.
+
+    `root` is the user's folder, or that of the `copy` of a run that works apart.
+    """
     copies = state / "artifacts" / run / "protected"
     if mode == "none":
         return Workspace(mode, Unrecorded(root), (), copies)
     try:
-        kept: Git | Unrecorded = open_git(root, state, run, outputs=outputs)
+        kept: Git | Unrecorded = open_git(root, state, run, outputs=outputs, copy=copy)
         problem = ""
     except WorkspaceError as error:
         kept, problem = Unrecorded(root), str(error)
     opened = Workspace(mode, kept, protected, copies)
     opened.problem = problem
+    if copy is not None:
+        opened.finish_restoring()
     return opened

@@ -2,7 +2,7 @@
 
 The rule: git reads no configuration but the one written here. No hook, filter, attribute, exclude,
 fsmonitor, pager or alias of the user's or the agent's takes part, and the user's own git dir is
-opened for three things only: to read the tree of HEAD, and to write and read `refs/loopwright/`.
+opened to read commits and refs, to write `refs/loopwright/`, and to make a branch that was asked for.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ _FIXED = {
 }
 # What is set here wins over every `.gitattributes`: bytes go in and out as they are, and no file can
 # be declared binary to hide its lines from the diff.
-_ATTRIBUTES = b"* -text -ident -filter !eol !working-tree-encoding !diff !merge !whitespace !delta\n"
+RAW = b"* -text -ident -filter !eol !working-tree-encoding !diff !merge !whitespace !delta\n"
+_SNAPSHOT = b"loopwright snapshot\n"
 _CONFIG = """\
 [core]
 \trepositoryformatversion = {version}
@@ -216,7 +217,7 @@ def make_git_dir(own: Path, version: tuple[int, ...], users: Call | None) -> Non
         (own / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
     for name, content in {
         "HEAD": b"ref: refs/heads/none\n",
-        "info/attributes": _ATTRIBUTES,
+        "info/attributes": RAW,
         "info/exclude": b"",
         "config": config.encode(),
     }.items():
@@ -233,13 +234,21 @@ def own_git(program: str, own: Path, root: Path, *, index: Path, objects: Path) 
     )
 
 
+def copys_git(program: str, top: Path) -> Call:
+    """Calls on the `.git` of a folder that we have just made; never once an agent has worked there."""
+    places = {"GIT_DIR": top / ".git", "GIT_WORK_TREE": top}
+    return Call(
+        program=program, env={**_FIXED, **{name: os.fsencode(path) for name, path in places.items()}}, cwd=top
+    )
+
+
 def write_commit(objects: Path, tree: str) -> str:
     """The id of a commit of this tree, on disk; without parent or clock, so the same tree has one commit.
 
     Written here and not by `git commit-tree`, which takes 2 ms of a snapshot's 18 to start.
     """
     who = "loopwright <loopwright@localhost> 0 +0000"
-    body = f"tree {tree}\nauthor {who}\ncommitter {who}\n\nloopwright snapshot\n".encode()
+    body = f"tree {tree}\nauthor {who}\ncommitter {who}\n\n".encode() + _SNAPSHOT
     raw = b"commit %d\0" % len(body) + body
     name = hashlib.new("sha1" if len(tree) == 40 else "sha256", raw, usedforsecurity=False).hexdigest()
     file = objects / name[:2] / name[2:]
@@ -253,6 +262,11 @@ def write_commit(objects: Path, tree: str) -> str:
             os.fsync(out.fileno())
         temp.replace(file)
     return name
+
+
+def is_snapshot(commit: bytes) -> bool:
+    """Whether this commit, as git stores it, is one that `write_commit` made."""
+    return commit.endswith(b"0 +0000\n\n" + _SNAPSHOT)
 
 
 def write_whole(file: Path, content: bytes) -> None:

@@ -1,0 +1,183 @@
+"""Getting a run's workspace ready: the user's folder, or the folder apart of mode `worktree` or `folder`.
+
+Rule: the workspace is locked before it is touched. Nothing is on record before the folder is whole: made, linked, set up, and its agent and gates found. What
+fails before that leaves no folder behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, TypeVar
+
+from loopwright.argv import words
+from loopwright.errors import ConfigError, NotStartable
+from loopwright.hosts import environment
+from loopwright.hosts.take import outputs_of
+from loopwright.hosts.ways import STATE, Ways
+from loopwright.journal import Journal
+from loopwright.loop import Assembled
+from loopwright.ports import Lease
+from loopwright.supervise import Exit, Process, supervise
+from loopwright.workspace import copies
+from loopwright.workspace.lock import lock
+from loopwright.workspace.opened import Workspace, open_workspace
+from loopwright.workspace.ours import Copy, open_ours
+from loopwright.workspace.plumbing import find_repository
+
+T = TypeVar("T")
+
+
+def is_apart(mode: str) -> bool:
+    """Whether runs of this mode work in a folder of their own."""
+    return mode in {"worktree", "folder"}
+
+
+def check(assembled: Assembled, ways: Ways) -> None:
+    """`ConfigError` for a copy that cannot be made, or work that cannot be delivered from here; makes nothing."""
+    if is_apart(assembled.mode):
+        said = _said(assembled)
+        copies.check(ways.project, assembled.mode, said.get("base", "HEAD"), said.get("link", ()))
+    to = assembled.policy.deliver
+    if to != "none" and (assembled.mode == "none" or find_repository(ways.project) is None):
+        raise ConfigError(f'deliver.to: "{to}" needs a workspace in a git repository')
+
+
+async def enter(
+    journal: Journal,
+    assembled: Assembled,
+    ways: Ways,
+    stack: ExitStack,
+    lease: tuple[Lease, float],
+    me: str,
+    *,
+    idle: bool,
+) -> tuple[Workspace, list[str]]:
+    """The workspace of a run, locked until `stack` ends, and what a person should know of it.
+
+    `lease` and its seconds are kept meanwhile. `idle`: nothing will be started in it, so it is not set up.
+    """
+    run, state, root = journal.run, ways.project / STATE, ways.project
+    copy, made = None, False
+    if is_apart(assembled.mode):
+        stack.enter_context(lock(copies.home(state, run), state, run, me))
+        copy, made = await _move_in(run, assembled, ways, lease, known=journal.exists, idle=idle)
+        root = copy.root
+    elif assembled.mode != "none":
+        stack.enter_context(lock(root, state, run, me))
+    workspace = open_workspace(
+        assembled.mode,
+        root,
+        state,
+        run,
+        protected=assembled.loop.protected,
+        outputs=(*outputs_of(root), *journal.store.files),
+        copy=copy,
+    )
+    if made and journal.state.snapshot is not None:  # the folder was gone: its work is in the snapshots
+        workspace.restore(journal.state.snapshot)
+    return workspace, _news(copy, ways) if copy is not None and made else []
+
+
+async def _move_in(
+    run: str, assembled: Assembled, ways: Ways, lease: tuple[Lease, float], *, known: bool, idle: bool
+) -> tuple[Copy, bool]:
+    """The copy that `run` works in, and whether it is a new one.
+
+    `known`: the run is on record. `ConfigError` when it cannot be made or set up, or agent or gates are not found
+    in it.
+    """
+    state = ways.project / STATE
+    found = copies.find(state, run) if known else None
+    if found is not None:
+        return found, False
+    said = _said(assembled)
+    try:
+        copy = await asyncio.to_thread(
+            copies.make,
+            ways.project,
+            state,
+            run,
+            mode=assembled.mode,
+            rev=said.get("base", "HEAD"),
+            links=said.get("link", ()),
+            again=known,
+        )
+        if idle:
+            return copy, True
+        for number, command in enumerate(said.get("setup", ()), 1):
+            ways.begin(f"setup: {command}")
+            ways.tell(f"setup: {command}")
+            log = state / "artifacts" / run / f"setup-{number}.log"
+            await _keeping(lease, _set_up(command, log, copy.root, run, assembled, ways))
+        environment.probe(assembled, ways, copy.root)
+    except BaseException:
+        if not known:
+            copies.remove(state, run)
+        raise
+    return copies.settled(state, run, copy), True
+
+
+def _said(assembled: Assembled) -> Mapping[str, Any]:
+    return assembled.loop.spec().get("workspace") or {}
+
+
+def _news(copy: Copy, ways: Ways) -> list[str]:
+    """What a person should know of a copy that was just made: where it comes from and what is not in it."""
+    if copy.mode == "folder":
+        return ["copied as it is now; what git ignores, secret-looking and large files are not in it"]
+    told = [f"made of commit {copy.commit[:12]}"]
+    missing = copies.uncommitted(open_ours(ways.project, ways.project / STATE))
+    if missing is None:
+        told.append("uncommitted work is not in it (what there is of it cannot be told)")
+    elif missing:
+        names = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+        told.append(f"your uncommitted work is not in it: {names} (commit it, or use --workspace folder)")
+    return told
+
+
+async def _set_up(command: str, log: Path, root: Path, run: str, assembled: Assembled, ways: Ways) -> None:
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    limits = assembled.policy.limits
+    process = Process(
+        argv=words(command),
+        cwd=root,
+        env=environment.environment(run, ways, allow=assembled.loop.env, root=root),
+        log=log,
+        timeout_s=limits.attempt_timeout,
+        grace_s=limits.grace,
+    )
+    try:
+        ended = await supervise(process)
+    except NotStartable as error:
+        raise ConfigError(f"workspace.setup: {command}: {error}") from error
+    if ended.code != 0:
+        raise ConfigError(f"workspace.setup: {command}: {_how(ended)} ({log})\n{_last_words(ended)}".rstrip())
+
+
+def _how(ended: Exit) -> str:
+    if ended.ended != "exited":
+        return f"was ended after {ended.seconds:.0f} s ({ended.ended})"
+    return f"exit {ended.code}" if ended.code is not None else f"ended by signal {ended.signal}"
+
+
+def _last_words(ended: Exit) -> str:
+    text = (ended.stderr.strip() or ended.stdout.strip()).decode(errors="replace")
+    return os.linesep.join(text.splitlines()[-10:])[-2000:]
+
+
+async def _keeping(lease: tuple[Lease, float], work: Awaitable[T]) -> T:
+    """The result of `work`, the lease kept meanwhile."""
+    task: asyncio.Future[Any] = asyncio.ensure_future(work)
+    try:
+        while not (await asyncio.wait({task}, timeout=lease[1] / 3))[0]:
+            lease[0].renew()
+        result: T = task.result()
+        return result
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})

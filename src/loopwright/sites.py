@@ -1,0 +1,64 @@
+"""Readers for what a loop says of places: folders, commands run in them, commits and branches.
+
+Rule: what cannot be one is refused here, before anything is started; whether it is there is looked up later.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from loopwright.argv import words
+from loopwright.errors import ConfigError
+from loopwright.readers import list_of, text, wrong
+from loopwright.units import shown
+
+_BRANCH: Final = re.compile(r"[^\s~^:?*\[\\{}@/-][^\s~^:?*\[\\{}]*")
+
+
+def inner_folder(value: object) -> str:
+    """A folder inside the workspace, relative to it."""
+    found = text(value)
+    if found.startswith(("/", "~")) or ".." in found.split("/"):
+        raise wrong(f"{shown(found)} is not a folder inside the workspace, such as 'packages/api'")
+    return found
+
+
+def inner_path(value: object) -> str:
+    """A file or folder inside the project folder, relative to it and not that folder itself."""
+    found = text(value).rstrip("/")
+    parts = found.split("/")
+    if found.startswith("~") or any(part in {"", ".", "..", ".git", ".agent-state"} for part in parts):
+        raise wrong(f"{shown(found)} is not a path inside the project folder, such as 'node_modules'")
+    return found
+
+
+def commands(value: object) -> tuple[str, ...]:
+    """One command or several, in their order, none of which needs a shell."""
+    return (_command(value),) if isinstance(value, str) else list_of(_command)(value)
+
+
+def _command(value: object) -> str:
+    found = text(value)
+    try:
+        words(found)
+    except ConfigError as error:
+        raise wrong(str(error)) from None
+    return found
+
+
+def revision(value: object) -> str:
+    """What git may look up as a commit."""
+    found = text(value)
+    if found.startswith("-") or not found.isprintable() or " " in found:
+        raise wrong(f"{shown(found)} is no commit, branch or tag")
+    return found
+
+
+def branch(value: object) -> str:
+    """The name of a branch, in which {run} stands for the run's id."""
+    found = text(value)
+    plain = found.replace("{run}", "r")
+    if not _BRANCH.fullmatch(plain) or ".." in plain or plain.endswith(("/", ".", ".lock")):
+        raise wrong(f"{shown(found)} cannot name a branch, as 'loopwright/{{run}}' can")
+    return found
