@@ -56,7 +56,7 @@ MOMENTS = {  # phase, reason, exit code, next step, explanation
         "human_review",
         "approval_requested",
         6,
-        "stop",
+        "approve",
         "accept iteration 1 (score 1.00, passed every required gate)?",
     ),
     "on hold": (
@@ -64,7 +64,7 @@ MOMENTS = {  # phase, reason, exit code, next step, explanation
         "paused",
         "approval_expired",
         6,
-        "resume",
+        "ask-again",
         "nobody decided in time; the work is kept",
     ),
     "paused": (
