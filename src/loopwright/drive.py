@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeVar, assert_never
 
-from loopwright import perform
+from loopwright import perform, standing
 from loopwright.codec import decode_signal, encode_signal
 from loopwright.core import events as ev
 from loopwright.core.decide import decide
 from loopwright.core.policy import Ask, Close, Deliver, Expire, Finish, Judge, RunAgent, RunGates, Wait
 from loopwright.errors import Locked
 from loopwright.perform import Run
+from loopwright.ports import Store
 
 POLL_S: Final = 0.2  # how soon a signal is noticed while an agent works
 T = TypeVar("T")
@@ -45,6 +46,7 @@ async def drive(run: Run, *, effects: bool = True) -> Finished | Waiting:
     journal, policy = run.journal, run.policy
     while journal.state.finished is None:
         listen(run)
+        await standing.follow(run)
         if run.leaving.is_set():
             journal.flush()
             return Waiting(until=None, what="this host is shutting down")
@@ -60,14 +62,17 @@ async def drive(run: Run, *, effects: bool = True) -> Finished | Waiting:
                 await perform.gates(run, command, lambda work: _watched(run, work))
             case Judge(verdict=verdict, alerts=alerts):
                 journal.record(now, ev.Judged(verdict=verdict), *alerts)
+            case Close(outcome="accepted") if journal.state.answer is not None and await standing.moved(run):
+                run.tell("the files changed since a person was asked: that answer is not for this work")
             case Close(outcome=outcome, alerts=alerts):
                 journal.record(now, *alerts, ev.IterationClosed(outcome=outcome))
+            case Ask(request=request) if request.about == "accept" and await standing.moved(run):
+                pass  # a person is shown what was judged: the gates judge again first
             case Ask(request=request):
                 journal.record(now, request)
                 journal.flush()
             case Expire(id=id_):
-                expired = ev.ApprovalDecided(id=id_, answer="expired", by="time", channel="host")
-                journal.store.signal(journal.run, f"decision/{id_}", encode_signal(expired))
+                expire(journal.store, journal.run, id_, now)
             case Deliver(to=to):
                 journal.record(now, ev.Delivered(to=to, problem="not available in this version"))
             case Finish(finished=finished):
@@ -77,15 +82,25 @@ async def drive(run: Run, *, effects: bool = True) -> Finished | Waiting:
                 if seconds is not None and until is not None:
                     journal.record(now, ev.WaitStarted(until=until, seconds=seconds, why=why))
                 journal.flush()
-                if until is None or journal.state.approval is not None:
+                asked = journal.state.approval is not None
+                if (asked or until is None) and not (asked and run.waits and not journal.state.paused):
                     return Waiting(until=until, what=why)
+                if asked:
+                    run.person(run)
                 keep_lease(run)
-                await run.clock.sleep(min(POLL_S, max(0.0, (until - now).total_seconds())))
+                left = POLL_S if until is None else (until - now).total_seconds()
+                await run.clock.sleep(min(POLL_S, max(0.0, left)))
             case _:
                 assert_never(command)
     listen(run)  # a stop that came with the end must not end the run when it is reopened
     journal.flush()
     return Finished()
+
+
+def expire(store: Store, run: str, request: str, now: datetime) -> None:
+    """Writes that nobody answered in time under the key of the answer, unless one stands there."""
+    expired = ev.ApprovalDecided(id=request, answer="expired", by="time", channel="host")
+    store.signal(run, f"decision/{request}", encode_signal(expired, now))
 
 
 def listen(run: Run) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from loopwright import standing
 from loopwright.clock import Clock
 from loopwright.core import events as ev
 from loopwright.core.judge import settle
@@ -23,7 +24,7 @@ from loopwright.errors import WorkspaceError
 from loopwright.gates.measure import measure
 from loopwright.journal import Journal
 from loopwright.ports import Agent, Gate, Lease, Place, Seen
-from loopwright.workspace.opened import Look, Workspace
+from loopwright.workspace.opened import Look, Workspace, shown
 from loopwright.workspace.watch import prints
 
 UNSEEN: Final = Look(tree=None, evidence=None)
@@ -65,6 +66,9 @@ class Run:
     begin: Callable[[str], None] = lambda _: None  # told what starts now, for a live view
     tell: Callable[[str], None] = lambda _: None  # a line of news for the person who started it
     gated: bool = False  # gates ran since the last look
+    on_tamper: str = "restore"  # or "ask": what becomes of protected files that the agent changed
+    waits: bool = False  # for the person who is asked, with the run kept open
+    person: Callable[[Run], None] = lambda _: None  # called again and again while one is waited for
 
 
 async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
@@ -144,8 +148,13 @@ def note_changes(run: Run, seen: Look) -> None:
             run.tell(
                 f"in no snapshot (secret-looking, large or a repository): {', '.join(seen.left_out[:10])}"
             )
-    elif (seen.tree, seen.evidence) != (state.snapshot, state.evidence):
-        evidence = run.workspace.trust() if seen.evidence != state.evidence else seen.evidence
+    elif state.tampered is not None and seen.evidence != standing.expected(state):
+        standing.note_tampering(run, run.workspace.touched())
+        changed = ev.WorkspaceChanged(snapshot=seen.tree, cause="user")
+    elif (seen.tree, seen.evidence) != (state.snapshot, standing.expected(state)):
+        evidence = state.evidence
+        if state.tampered is None and (seen.evidence != evidence or not run.gated):
+            evidence = run.workspace.trust()  # the user's new files too
         changed = ev.WorkspaceChanged(
             snapshot=seen.tree, evidence=evidence, cause="gate" if run.gated else "user"
         )
@@ -156,10 +165,17 @@ def note_changes(run: Run, seen: Look) -> None:
 
 
 async def _after(run: Run) -> tuple[Look, tuple[str, ...]]:
-    """The workspace after an attempt, protected files put back; what they were changed to stays in a snapshot."""
+    """The workspace after an attempt, protected files put back (or left, to be asked about).
+
+    What they were changed to stays in a snapshot.
+    """
     if not run.workspace.watched:
         return UNSEEN, ()
     touched = await asyncio.to_thread(run.workspace.touched)
+    if run.on_tamper == "ask":
+        standing.note_tampering(run, touched)
+        seen = await asyncio.to_thread(run.workspace.look)
+        return replace(seen, evidence=run.journal.state.evidence), ()
     if touched:
         await asyncio.to_thread(run.workspace.look)
         touched = await asyncio.to_thread(run.workspace.put_back, touched)
@@ -316,6 +332,8 @@ async def _undone(run: Run) -> tuple[str, ...]:
     """Protected files that the code a gate ran has changed, put back: it is the agent's code, not the user."""
     if not run.workspace.watched or not (touched := await asyncio.to_thread(run.workspace.touched)):
         return ()
+    if (asked := run.journal.state.tampered) is not None:  # those were so before
+        touched = tuple(path for path in touched if shown(path) not in asked.paths)
     await asyncio.to_thread(run.workspace.look)  # keeps what is replaced
     return await asyncio.to_thread(run.workspace.put_back, touched)
 

@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Final, Literal, assert_never
 
-from loopwright.core import events as ev
 from loopwright.core.limits import in_force
 from loopwright.core.policy import Policy
 from loopwright.core.state import LoopState
@@ -152,13 +151,13 @@ def _why(policy: Policy, state: LoopState, about: About) -> str:
 def _effects(policy: Policy, state: LoopState, about: About) -> tuple[Effect, ...]:
     """What each answer will do."""
     stops = "the run stops; its work is kept"
+    it = state.current
     match about:
-        case "accept" if state.current is None:
+        case "accept" if it is None:
             approve = "the run is complete, with the best iteration"
             revise = "the run ends unaccepted; with a limit raised the agent reads the note and goes on"
         case "accept":
-            verdict = state.current.verdict
-            open_ = ", ".join(verdict.blockers) if verdict else ""
+            open_ = ", ".join(it.verdict.blockers) if it and it.verdict else ""
             approve = "the run is complete, with this work"
             if open_:
                 approve = f"only with a reason to override {open_}: then {approve}"

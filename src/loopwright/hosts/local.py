@@ -208,6 +208,9 @@ def _taken(
         hear=ways.hear,
         begin=ways.begin,
         tell=ways.tell,
+        on_tamper=assembled.loop.on_tamper or "restore",
+        waits=ways.wait,
+        person=ways.person,
     )
 
 
