@@ -25,6 +25,11 @@ VERBS = {
     "why": "read",
     "diff": "files",
     "restore": "files",
+    "approvals": "people",
+    "approve": "people",
+    "revise": "people",
+    "reject": "people",
+    "ask-again": "people",
     "stop": "steer",
     "pause": "steer",
     "config": "settings",
@@ -44,7 +49,9 @@ class Verbs(click.Group):
         """The verb of that name."""
         if cmd_name not in VERBS:
             return None
-        command: click.Command = getattr(import_module(f"loopwright.cli.{VERBS[cmd_name]}"), f"{cmd_name}_")
+        command: click.Command = getattr(
+            import_module(f"loopwright.cli.{VERBS[cmd_name]}"), f"{cmd_name.replace('-', '_')}_"
+        )
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:

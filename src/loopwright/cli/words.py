@@ -110,8 +110,13 @@ def three_lines(state: LoopState, project: Path, *, ours: bool = False) -> list[
     return [
         f"{mark} {state.run}: {word} {count}{best} · {cost} · {seconds(totals.seconds)}",
         f"  why:  {safe(why)}",
-        f"  next: {step.replace(f' {state.run}', f' {state.run}{_from_here(project)}', 1)}",
+        f"  next: {typed(step, state.run, project)}",
     ]
+
+
+def typed(command: str, run: str, project: Path) -> str:
+    """A command about `run` as it is typed in this folder."""
+    return command.replace(f" {run}", f" {run}{_from_here(project)}", 1)
 
 
 def _from_here(project: Path) -> str:

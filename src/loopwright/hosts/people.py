@@ -136,6 +136,11 @@ def ask_again(store: Store, run: str, *, by: str, now: datetime) -> Late | Stale
     return None
 
 
+def driver(store: Store, run: str) -> ev.Claimed | None:
+    """Who took a run last."""
+    return _state(store, run).claim
+
+
 def view(state: LoopState) -> Shown | None:
     """What the open request of a run shows; needs neither its agent nor its gates."""
     if state.approval is None:
@@ -184,16 +189,20 @@ def standing(store: Store, run: str, request: str) -> tuple[ev.ApprovalDecided, 
     return None
 
 
-def open_requests(store: Store) -> list[tuple[LoopState, Shown | None]]:
-    """The runs that wait for a person, the nearest deadline first; those whose time is over show nothing."""
+def inbox(store: Store, *, every: bool = False) -> list[tuple[LoopState, Asked]]:
+    """What waits for a person, the nearest deadline first; `every`: all that was ever asked, newest first."""
     found = []
-    for run, body in store.heads(active=True, limit=100_000):
+    for run, body in store.heads(active=None if every else True, limit=100_000):
         head = loads(body)
-        if head.get("approval") or head.get("reason") == "approval_expired":
-            state = _state(store, run)
-            if state.approval is not None or state.expired:
-                found.append((state, view(state)))
-    return sorted(found, key=lambda each: (each[1] is None, str(each[1].deadline if each[1] else "")))
+        if not every and not head.get("approval") and head.get("reason") != "approval_expired":
+            continue
+        state = _state(store, run)
+        asked = list(requests(store, run)) if state.requests else []
+        found += [(state, each) for each in (asked if every else asked[-1:])]
+    if every:
+        return sorted(found, key=lambda each: each[1].at, reverse=True)
+    waits = [(state, asked) for state, asked in found if state.approval is not None or state.expired]
+    return sorted(waits, key=lambda each: str(each[1].request.deadline))
 
 
 def _decide(store: Store, state: LoopState, live: ev.ApprovalRequested, said: Said, now: datetime) -> Outcome:
