@@ -180,7 +180,9 @@ def test_kind(stage: Stage, name):
     row = ROWS[name]
     (stage.folder.parent / "watched").mkdir()
     stage.script(*row.calls)
-    ran = stage.run("--max-iterations", "1", "--no-baseline", "--no-wait", *QUICK, *row.args, gate="test -e done")
+    ran = stage.run(
+        "--max-iterations", "1", "--no-baseline", "--no-wait", *QUICK, *row.args, gate="test -e done"
+    )
     assert (ran.code, ran.doc["reason"]) == (row.code, row.reason), ran.err
     failures = stage.of(ev.AttemptFailed)
     assert tuple(f.kind for f in failures) == row.kinds

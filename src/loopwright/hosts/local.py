@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Final
 
 from loopwright.clock import Clock
@@ -23,10 +24,11 @@ from loopwright.hosts.ways import STATE, Held, Ways
 from loopwright.journal import Journal
 from loopwright.loop import Assembled, Loop, assemble
 from loopwright.perform import Run
+from loopwright.ports import Lease
 from loopwright.stores.opened import open_store, owner, store_exists, store_path
 from loopwright.supervise import child_environment
 from loopwright.workspace.lock import create_state, lock
-from loopwright.workspace.opened import open_workspace, shown
+from loopwright.workspace.opened import Workspace, open_workspace, shown
 
 LEASE_S: Final = 30.0
 
@@ -189,6 +191,19 @@ def _taken(
     journal.claim(claimed, clock.now())
     journal.record(clock.now(), *(e for e in wanted if not isinstance(e, ev.RunStarted)))
     journal.flush()
+    return _opened(journal, assembled, ways, workspace, clock, lease, watched)
+
+
+def _opened(
+    journal: Journal,
+    assembled: Assembled,
+    ways: Ways,
+    workspace: Workspace,
+    clock: Clock,
+    lease: Lease,
+    watched: tuple[Path, ...],
+) -> Run:
+    """The run as it is driven: who performs what, where, and who is told."""
     return Run(
         journal=journal,
         policy=assembled.policy,
@@ -197,7 +212,7 @@ def _taken(
         gates={gate.name: gate for gate in assembled.gates},
         workspace=workspace,
         project=ways.project,
-        artifacts=state_dir / "artifacts" / journal.run,
+        artifacts=ways.project / STATE / "artifacts" / journal.run,
         env=environment.environment(journal.run, ways, allow=assembled.loop.env),
         keys={name: ways.environ[name] for name in environment.allowed(assembled) if name in ways.environ},
         clock=clock,
