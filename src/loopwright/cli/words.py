@@ -97,7 +97,8 @@ def three_lines(state: LoopState, project: Path, *, ours: bool = False) -> list[
     alone = under_way and (ours or left(state))
     why, step = explanation(state).partition("\n")[0], next_step(state)
     if alone:
-        why, step = f"{why}, and its process is gone", f"loopwright resume {state.run}"
+        gone = "nobody drives it" if ours else "its process is gone"
+        why, step = f"{why}, and {gone}", f"loopwright resume {state.run}"
     if state.finished is not None:
         mark = "✓" if state.finished.phase == "complete" else "✗"
     else:
@@ -116,7 +117,8 @@ def three_lines(state: LoopState, project: Path, *, ours: bool = False) -> list[
 
 def typed(command: str, run: str, project: Path) -> str:
     """A command about `run` as it is typed in this folder."""
-    return command.replace(f" {run}", f" {run}{_from_here(project)}", 1)
+    there = _from_here(project)
+    return re.sub(rf" {re.escape(run)}(?!\S)", lambda found: found[0] + there, command, count=1)
 
 
 def _from_here(project: Path) -> str:
