@@ -14,6 +14,7 @@ from loopwright import Loop, run
 from loopwright.cli.app import run_app
 from loopwright.codec import encode_signal
 from loopwright.core import events as ev
+from loopwright.hosts import people
 from loopwright.journal import Journal
 from loopwright.stores.sqlite import SqliteStore
 
@@ -209,9 +210,14 @@ def test_one_request_and_no_other(made):
 
 def test_a_revision_needs_a_note(made):
     folder = made("accept, passed")
-    assert "--note" in typed("revise", "r", "-C", str(folder))[1]
-    code, said = typed("revise", "r", "--note", " ", "-C", str(folder))
-    assert (code, "revise needs a note" in said) == (2, True)
+    for note in ((), ("--note", " ")):
+        code, said = typed("revise", "r", *note, "-C", str(folder))
+        assert (code, "revise needs --note TEXT" in said) == (2, True)
+    store = store_of(folder)
+    said = people.Said(answer="revise", by="ann", channel="inbox", note=" ")
+    outcome = people.answer(store, "r", said, now=datetime.now(UTC))
+    store.close()
+    assert "revise needs a note" in outcome.why
 
 
 def test_limits_are_raised_with_the_answer(made):

@@ -59,6 +59,14 @@ MOMENTS = {  # phase, reason, exit code, next step, explanation
         "approve",
         "accept iteration 1 (score 1.00, passed every required gate)?",
     ),
+    "asked, not passed": (
+        lambda: sim(steps=4, approval=Asking(when="always")),
+        "human_review",
+        "approval_requested",
+        6,
+        "revise",
+        "accept iteration 1 (score 0.00, not passed: tests)?",
+    ),
     "on hold": (
         lambda: sim(gates=PASS, approval=ASKING),
         "paused",

@@ -20,7 +20,7 @@ from loopwright.cli.run import Amount, Money
 from loopwright.cli.steer import settled
 from loopwright.cli.where import Where, as_json, find, opened, outside, places, the_run, who
 from loopwright.core.state import LoopState
-from loopwright.errors import Locked, LoopwrightError
+from loopwright.errors import Locked, LoopwrightError, UsageError
 from loopwright.hosts import people
 from loopwright.ports import Store
 from loopwright.stores.opened import owner_alive
@@ -60,7 +60,7 @@ def approve_(run: str, folder: str, store: str | None, **said: Any) -> int:
 
 @click.command("revise")
 @click.argument("run")
-@click.option("--note", metavar="TEXT", required=True, help="What to change: the agent reads it.")
+@click.option("--note", metavar="TEXT", help="What to change: the agent reads it. Needed.")
 @adds
 @which
 @places
@@ -170,6 +170,8 @@ def _answer(
 ) -> int:
     """Leaves the answer, sees to it where nobody drives the run, and says what follows. The exit code."""
     outside(answer)
+    if answer == "revise" and not (more["note"] or "").strip():
+        raise UsageError("revise needs --note TEXT: it is what the agent reads")
     where = find(folder, store)
     add = {
         "max_iterations": more.get("add_iterations"),
