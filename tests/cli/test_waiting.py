@@ -113,6 +113,14 @@ def test_reject_from_another_terminal(stage):
     assert "not like this" in ran.doc["explanation"]
 
 
+@pytest.mark.parametrize(("verb", "code", "phase"), [("stop", 5, "stopped"), ("pause", 6, "human_review")])
+def test_stop_and_pause_end_the_waiting(stage, verb, code, phase):
+    with waiting(stage) as process:
+        stage(verb, "r", "--now", expect=0)
+        ran = ended(process)
+    assert (ran.code, ran.doc["phase"]) == (code, phase)
+
+
 def test_waiting_is_not_idle_and_uses_nothing_up(stage):
     tight = ("--set", "limits.idle_timeout=100ms", "--set", "limits.max_wait=100ms")
     with waiting(stage, *tight) as process:
@@ -377,7 +385,8 @@ def test_a_tree_that_moved_while_nothing_ran_is_not_accepted(stage):
 def test_what_gates_write_is_no_change_by_a_person(stage, options):
     stage.git("init", "-q")
     stage.write("report.txt" if options else "x.txt", "old\n")
-    gate = "sh -c 'echo same > report.txt'"
+    stage.write("work.txt", "")
+    gate = "sh -c 'cat work.txt > report.txt'"
     stage.file(f'approval.when = "passed"\n[[gate]]\nuse = "command"\nrun = "{gate}"\n{options}')
     stage("run", "loop.toml", "--as", "r", "--no-wait", expect=6)
     assert "quality_reached" in stage("approve", "r", expect=0).err
@@ -582,6 +591,21 @@ def test_an_answer_from_elsewhere_ends_the_question_here(stage, screen):
     terminal.shows("override needs words behind it")
     terminal.type("reject no\n")
     terminal.shows("rejected by")
+    assert terminal.close() == 5
+    assert answers(stage) == ["revise", "reject"]
+
+
+def test_what_was_typed_before_a_request_was_shown_is_no_answer_to_it(stage, screen):
+    stage.script(WORK, {**WORK, "hold": True})
+    terminal = screen(*stage.loop(*PASSED, gate="true"))
+    terminal.shows("> ")
+    terminal.type("revise again\n")
+    stage.held(terminal.process)
+    terminal.type("approve\n")
+    stage.go()
+    terminal.shows("accept iteration 2")
+    terminal.shows("> ", 2)
+    terminal.type("reject no\n")
     assert terminal.close() == 5
     assert answers(stage) == ["revise", "reject"]
 

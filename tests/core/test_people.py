@@ -358,3 +358,4 @@ def test_a_loop_without_gates_is_accepted_by_a_person():
     asking = Asking(when="always")
     run = Sim(Policy(approval=asking), people=answered("approve")).run()
     assert (run.end[0], run.state.requests) == ("quality_reached", 1)
+    assert "no gate looked at it" in next(c.request.question for c in run.commands if isinstance(c, Ask))

@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import termios
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -171,6 +173,8 @@ class Terminal:
             else:
                 self.view.line("  waiting for an answer from another terminal; Ctrl-C leaves it open")
         if self.types and not self._reads and _in_front():
+            with suppress(termios.error):  # what was typed before a request was seen is no answer to it
+                termios.tcflush(0, termios.TCIFLUSH)
             asyncio.get_running_loop().add_reader(0, self._read, run)
             self._reads = True
 
