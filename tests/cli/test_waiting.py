@@ -585,7 +585,7 @@ def test_an_answer_from_elsewhere_ends_the_question_here(stage, screen):
     terminal.type("appro")  # not yet
     stage("revise", "r", "--note", "smaller diff", expect=0)
     terminal.shows("revise by")
-    terminal.shows("accept iteration 2")
+    terminal.shows("> ", 2)
     terminal.type("\n")
     terminal.type("override\n")
     terminal.shows("override needs words behind it")

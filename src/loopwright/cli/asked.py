@@ -169,7 +169,6 @@ class Terminal:
                 self.view.line(line)
             if self.types:
                 self.view.line(f"  answer here ({WAYS}) or in another terminal; Ctrl-C leaves it open")
-                self._prompt()
             else:
                 self.view.line("  waiting for an answer from another terminal; Ctrl-C leaves it open")
         if self.types and not self._reads and _in_front():
@@ -177,6 +176,7 @@ class Terminal:
                 termios.tcflush(0, termios.TCIFLUSH)
             asyncio.get_running_loop().add_reader(0, self._read, run)
             self._reads = True
+            self._prompt()
 
     def see(self, _: ev.Event) -> None:
         """Takes a fact in: once nothing is asked any more, what is typed is nobody's answer."""
