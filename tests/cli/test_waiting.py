@@ -454,7 +454,8 @@ def test_a_revision_of_evidence_is_carried_out_after_a_crash(stage):
 def test_silence_about_evidence_never_passes_it(stage):
     stage.git("init", "-q")
     stage.write("tests/test.txt", "strict\n")
-    stage.script({"write": {"tests/test.txt": "lax\n"}, "say": "worked"}, WORK)
+    lax, strict = ({"write": {"tests/test.txt": f"{text}\n"}, "say": "worked"} for text in ("lax", "strict"))
+    stage.script(lax, WORK, strict, lax)
     stage.file(
         'gates = ["true"]\nprotected = ["tests/**"]\non_tamper = "ask"\nlimits.max_iterations = 2\n'
         '[approval]\nwhen = "never"\ntimeout = "100ms"\non_timeout = "continue"'
@@ -463,7 +464,10 @@ def test_silence_about_evidence_never_passes_it(stage):
     assert (ran.doc["reason"], ran.doc["passed"]) == ("max_iterations", False)
     assert (stage.folder / "tests/test.txt").read_text() == "lax\n"
     assert len(stage.of(ev.ApprovalRequested)) == 2
-    assert stage.of(ev.EvidenceChanged)[0].action == "asked"
+    # an agent that undoes it is fine again, and the true file is still the first one
+    assert stage("resume", "r", "--add-iterations", "1", "--json", expect=0).doc["iterations"] == 3
+    assert [fact.action for fact in stage.of(ev.EvidenceChanged)] == ["asked", "restored"]
+    assert stage.state()["evidence"] == stage.of(ev.WorkspaceChanged)[0].evidence
 
 
 def test_a_new_protected_file_is_no_tampering_and_no_obstacle(stage):

@@ -47,7 +47,7 @@ def attempt_started(state: LoopState, event: ev.AttemptStarted) -> LoopState:
         wait_until=None,
         wait_why="",
         snapshot=event.snapshot or state.snapshot,
-        evidence=event.evidence or state.evidence,
+        evidence=_evidence(state, event.evidence),
         totals=replace(state.totals, attempts=state.totals.attempts + 1),
     )
 
@@ -88,8 +88,13 @@ def attempt_ended(
         summary=summary,
         notes=notes,
         snapshot=event.snapshot or state.snapshot,
-        evidence=event.evidence or state.evidence,
+        evidence=_evidence(state, event.evidence),
     )
+
+
+def _evidence(state: LoopState, seen: str | None) -> str | None:
+    """The digest of the true evidence: no attempt changes it while a change of it is not undone or accepted."""
+    return state.evidence if state.tampered is not None else seen or state.evidence
 
 
 def _spend(totals: Totals, usage: Usage, seconds: float, *, cut: bool) -> Totals:
