@@ -192,14 +192,20 @@ def loads(text: bytes) -> Any:
     return msgspec.json.decode(text)
 
 
-def encode_signal(event: ev.Event) -> bytes:
-    """A fact that somebody else wants on record."""
-    return _ENCODER.encode({"t": type(event).__name__, "e": event})
+def encode_signal(event: ev.Event, at: datetime | None = None) -> bytes:
+    """A fact that somebody else wants on record, and when they said so."""
+    return _ENCODER.encode({"t": type(event).__name__, "e": event, **({} if at is None else {"at": at})})
 
 
 class _Signal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     t: str
     e: msgspec.Raw
+    at: datetime | None = None
+
+
+def said_at(record: bytes) -> datetime | None:
+    """When a signal was left, where it says so."""
+    return msgspec.json.decode(record, type=_Signal).at
 
 
 def decode_signal(run: str, key: str, record: bytes) -> ev.Event:

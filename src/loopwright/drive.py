@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, TypeVar, assert_never
 
-from loopwright import perform
+from loopwright import perform, scoring, standing
 from loopwright.codec import decode_signal, encode_signal
 from loopwright.core import events as ev
 from loopwright.core.decide import decide
 from loopwright.core.policy import Ask, Close, Deliver, Expire, Finish, Judge, RunAgent, RunGates, Wait
 from loopwright.errors import Locked
-from loopwright.perform import Run
+from loopwright.ports import Store
+from loopwright.running import Cut, Run
 
 POLL_S: Final = 0.2  # how soon a signal is noticed while an agent works
 BREATH_S: Final = 0.02  # how long the event loop may be kept from others
@@ -57,6 +58,7 @@ async def _driven(run: Run, watch: _Watch, *, effects: bool) -> Finished | Waiti
         if listening:  # facts recorded without waiting for anything leave others no time to say something
             await watch.breathe()
             listen(run)
+            await standing.follow(run)
         if run.leaving.is_set():
             await journal.save()
             return Waiting(until=None, what="this host is shutting down")
@@ -70,19 +72,22 @@ async def _driven(run: Run, watch: _Watch, *, effects: bool) -> Finished | Waiti
             case RunAgent():
                 await perform.attempt(run, command, watch.watched)
             case RunGates():
-                await perform.gates(run, command, watch.watched)
+                await scoring.gates(run, command, watch.watched)
             case Judge(verdict=verdict, alerts=alerts):
                 journal.record(now, ev.Judged(verdict=verdict), *alerts)
+            case Close(outcome="accepted") if journal.state.answer is not None and await standing.moved(run):
+                run.tell("the files changed since a person was asked: that answer is not for this work")
             case Close(outcome=outcome, alerts=alerts):
                 journal.record(now, *alerts, ev.IterationClosed(outcome=outcome))
+            case Ask(request=request) if request.about == "accept" and await standing.moved(run):
+                pass  # a person is shown what was judged: the gates judge again first
             case Ask(request=request):
                 journal.record(now, request)
                 await journal.save()
             case Expire(id=id_):
-                expired = ev.ApprovalDecided(id=id_, answer="expired", by="time", channel="host")
-                journal.store.signal(journal.run, f"decision/{id_}", encode_signal(expired))
+                expire(journal.store, journal.run, id_, now)
             case Deliver():
-                journal.flush()
+                await journal.save()
                 journal.record(now, await asyncio.to_thread(run.deliver, command))
             case Finish(finished=finished):
                 journal.record(now, finished)
@@ -91,15 +96,25 @@ async def _driven(run: Run, watch: _Watch, *, effects: bool) -> Finished | Waiti
                 if seconds is not None and until is not None:
                     journal.record(now, ev.WaitStarted(until=until, seconds=seconds, why=why))
                 await journal.save()
-                if until is None or journal.state.approval is not None:
+                asked = journal.state.approval is not None
+                if (asked or until is None) and not (asked and run.waits and not journal.state.paused):
                     return Waiting(until=until, what=why)
+                if asked:
+                    run.person(run)
                 keep_lease(run)
-                await run.clock.sleep(min(POLL_S, max(0.0, (until - now).total_seconds())))
+                left = POLL_S if until is None else (until - now).total_seconds()
+                await run.clock.sleep(min(POLL_S, max(0.0, left)))
             case _:
                 assert_never(command)
     listen(run)  # a stop that came with the end must not end the run when it is reopened
     await journal.save()
     return Finished()
+
+
+def expire(store: Store, run: str, request: str, now: datetime) -> None:
+    """Writes that nobody answered in time under the key of the answer, unless one stands there."""
+    expired = ev.ApprovalDecided(id=request, answer="expired", by="time", channel="host")
+    store.signal(run, f"decision/{request}", encode_signal(expired, now))
 
 
 def listen(run: Run) -> None:
@@ -136,7 +151,7 @@ class _Watch:
         self._task = asyncio.current_task()
         self._timer = self._loop.call_later(POLL_S, self._look)
         self._working = False
-        self._cut: perform.Cut | None = None
+        self._cut: Cut | None = None
         self._error: BaseException | None = None
         self._breath = self._loop.time()
 
@@ -163,7 +178,7 @@ class _Watch:
             for _ in range(3):  # a timer that is due needs a turn to say so, and others to be heard
                 await asyncio.sleep(0)
 
-    async def watched(self, work: Awaitable[T]) -> T | perform.Cut:
+    async def watched(self, work: Awaitable[T]) -> T | Cut:
         """The result of `work`, or why it was cut: a stop or pause now, a lost lease, a shutdown."""
         self._working = True
         try:
@@ -185,17 +200,17 @@ class _Watch:
         return cut
 
 
-def _interruption(run: Run) -> perform.Cut | None:
+def _interruption(run: Run) -> Cut | None:
     """Why the work under way must be cut, if it must; keeps the lease meanwhile."""
     journal = run.journal
     if run.leaving.is_set():
-        return perform.Cut("handover")
+        return Cut("handover")
     listen(run)
     journal.flush()  # what waited for company while a gate works has waited long enough
     if journal.state.stop == "now":
-        return perform.Cut("stop")
+        return Cut("stop")
     if journal.state.paused:
-        return perform.Cut("pause")
+        return Cut("pause")
     keep_lease(run)
     return None
 

@@ -1,76 +1,25 @@
-"""Performing the two commands that touch the world: an attempt, and the gates.
+"""Performing an attempt: the agent is called, and what came of it is a fact.
 
-Rules. The intent is on record before the effect. What an agent or gate does wrong becomes a fact,
-never an exception. The work is looked at from outside: trees and protected files before and after.
+Rules. The intent is on record before the effect. What an agent does wrong becomes a fact, never an
+exception. The work is looked at from outside: trees and protected files before and after.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 import traceback
-from collections import ChainMap
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Literal, cast
+from typing import Any, Literal
 
-from loopwright.clock import Clock
+from loopwright import standing
 from loopwright.core import events as ev
-from loopwright.core.judge import settle
-from loopwright.core.policy import Deliver, Policy, RunAgent, RunGates
-from loopwright.core.values import Attempt, Failed, Score, Worked
-from loopwright.errors import WorkspaceError
-from loopwright.gates.measure import measure
-from loopwright.journal import Journal
-from loopwright.ports import Agent, Gate, Lease, Place, Seen
-from loopwright.workspace.opened import Look, Workspace
+from loopwright.core.policy import RunAgent
+from loopwright.core.values import Attempt, Failed, Worked
+from loopwright.ports import Agent, Place
+from loopwright.running import UNSEEN, Cut, Run, Watched, environment_of, folder_of, just_seen, look
+from loopwright.workspace.opened import Look
 from loopwright.workspace.watch import prints
-
-UNSEEN: Final = Look(tree=None, evidence=None)
-FRESH_S: Final = 0.1  # a look so young need not be repeated: each costs as much as a small gate
-
-
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """The work was cut from outside, and why."""
-
-    cause: Literal["stop", "pause", "handover"]
-
-
-Watched = Callable[[Awaitable[Any]], Awaitable[Any]]
-
-
-@dataclass(slots=True, kw_only=True)
-class Run:
-    """One run as its host holds it open: its journal, its pure policy, and who performs."""
-
-    journal: Journal
-    policy: Policy
-    agent: Agent
-    improve: Agent | None
-    gates: Mapping[str, Gate]
-    workspace: Workspace
-    project: Path
-    artifacts: Path
-    env: Mapping[str, str]
-    clock: Clock
-    keys: Mapping[str, str] = field(default_factory=dict)  # secrets that one agent or gate alone may see
-    leaving: asyncio.Event = field(default_factory=asyncio.Event)
-    lease: Lease | None = None
-    lease_s: float = 30.0
-    renewed: float = field(default_factory=time.monotonic)
-    began: float = field(default_factory=time.monotonic)  # when the attempt under way did
-    watched: tuple[Path, ...] = ()  # what no agent may change
-    dice: Callable[[], float] = lambda: 0.5
-    hear: Callable[[bytes], None] | None = None
-    begin: Callable[[str], None] = lambda _: None  # told what starts now, for a live view
-    tell: Callable[[str], None] = lambda _: None  # a line of news for the person who started it
-    deliver: Callable[[Deliver], ev.Delivered] = lambda asked: ev.Delivered(
-        to=asked.to, problem="no workspace"
-    )
-    gated: bool = False  # gates ran since the last look
-    fresh: tuple[Look, float] | None = None  # what was seen a moment ago, and when: nothing has run since
 
 
 async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
@@ -93,12 +42,12 @@ async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
     )
     await journal.save()
     agent = run.improve if run.improve is not None and asked.iteration > 1 else run.agent
-    folder = _folder(run, asked.iteration, f"attempt-{asked.number}", made=agent.in_folder)
+    folder = folder_of(run, asked.iteration, f"attempt-{asked.number}", made=agent.in_folder)
     place = Place(
         root=run.workspace.root,
         project=run.project,
         artifacts=folder,
-        env=_environment(run, agent.keys, _marks(asked, folder)),
+        env=environment_of(run, agent.keys, _marks(asked, folder)),
         timeout_s=asked.deadline_s,
         grace_s=limits.grace,
         idle_s=limits.idle_timeout,
@@ -129,8 +78,8 @@ async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
 async def _begun(run: Run, command: RunAgent) -> tuple[Attempt, Look]:
     """The attempt and what it begins from. A folder apart is set to its start, unless a person changed it since."""
     state, asked = run.journal.state, replace(command.attempt, workdir=str(run.workspace.root))
-    left, before, gated = state.snapshot, _just_seen(run) or await look(run), run.gated
-    note_changes(run, before)
+    left, before, gated = state.snapshot, just_seen(run) or await look(run), run.gated
+    standing.note_changes(run, before)
     if not run.workspace.apart or command.start in {None, left}:
         return asked, before
     if not gated and await asyncio.to_thread(run.workspace.edited, left, before.tree):
@@ -153,47 +102,18 @@ async def _called(agent: Agent, asked: Attempt, place: Place) -> Worked | Failed
         return Failed(kind="unknown", message=f"{type(error).__name__}: {error}\n{lines}")
 
 
-async def look(run: Run) -> Look:
-    """The workspace as it is now."""
-    return await asyncio.to_thread(run.workspace.look) if run.workspace.watched else UNSEEN
-
-
-def _just_seen(run: Run) -> Look | None:
-    """The last look, where nothing has run or waited since."""
-    fresh, run.fresh = run.fresh, None
-    return fresh[0] if fresh is not None and run.clock.monotonic() - fresh[1] < FRESH_S else None
-
-
-def note_changes(run: Run, seen: Look) -> None:
-    """Records what changed in the workspace while no attempt ran: the first look, the user's edits, gates' files."""
-    state = run.journal.state
-    if not run.workspace.watched:
-        return
-    if state.snapshot is None and state.evidence is None:
-        evidence = run.workspace.trust()
-        changed = ev.WorkspaceChanged(snapshot=seen.tree, evidence=evidence, cause="baseline")
-        for glob in run.workspace.unmatched():
-            run.tell(f"protected: {glob!r} matches no file")
-        if seen.left_out:
-            run.tell(
-                f"in no snapshot (secret-looking, large or a repository): {', '.join(seen.left_out[:10])}"
-            )
-    elif (seen.tree, seen.evidence) != (state.snapshot, state.evidence):
-        evidence = run.workspace.trust() if seen.evidence != state.evidence else seen.evidence
-        changed = ev.WorkspaceChanged(
-            snapshot=seen.tree, evidence=evidence, cause="gate" if run.gated else "user"
-        )
-    else:
-        return
-    run.gated = False
-    run.journal.record(run.clock.now(), changed)
-
-
 async def _after(run: Run) -> tuple[Look, tuple[str, ...]]:
-    """The workspace after an attempt, protected files put back; what they were changed to stays in a snapshot."""
+    """The workspace after an attempt, protected files put back (or left, to be asked about).
+
+    What they were changed to stays in a snapshot.
+    """
     if not run.workspace.watched:
         return UNSEEN, ()
     touched = await asyncio.to_thread(run.workspace.touched)
+    if run.on_tamper == "ask":
+        standing.note_tampering(run, touched)
+        seen = await asyncio.to_thread(run.workspace.look)
+        return replace(seen, evidence=run.journal.state.evidence), ()
     if touched:
         await asyncio.to_thread(run.workspace.look)
         touched = await asyncio.to_thread(run.workspace.put_back, touched)
@@ -279,138 +199,6 @@ def _honest(worked: Worked, *, same: bool, recorded: bool) -> Worked | Failed:
 
 def _empty(output: Any) -> bool:
     return output in (None, "", {}, [])
-
-
-async def gates(run: Run, command: RunGates, watched: Watched) -> None:
-    """Scores the workspace with the missing gates, one after another; neighbours that may run in parallel do."""
-    seen = _just_seen(run) or await look(run)
-    note_changes(run, seen)
-    missing = [run.gates[name] for name in command.missing]
-    tree = run.journal.state.snapshot
-    while missing:
-        batch = [missing.pop(0)]
-        while batch[0].parallel and missing and missing[0].parallel:
-            if {gate.name for gate in batch} & set(missing[0].after):
-                break
-            batch.append(missing.pop(0))
-        run.begin(f"#{command.iteration} gate {', '.join(g.name for g in batch)}")
-        started = run.clock.monotonic()
-        scores = await watched(_all_scored(run, batch, command.iteration))
-        run.gated = True
-        rewritten = await _undone(run) if run.workspace.watched else ()
-        if isinstance(scores, Cut):
-            return
-        if run.workspace.watched:
-            scores, tree = await _untouched(run, batch, scores, rewritten, tree, first=command.iteration == 0)
-        for gate, (score, seconds) in zip(batch, scores, strict=True):
-            run.journal.record(
-                run.clock.now(),
-                ev.GateScored(
-                    gate=gate.name, score=score, seconds=seconds, snapshot=run.journal.state.snapshot
-                ),
-            )
-        if run.clock.monotonic() - started > 0.2:
-            await run.journal.save()  # facts wait for company a second at most
-        # Each gate was looked after, so where nothing changed this is how the next attempt finds it. Protected
-        # files are not in trees: they are looked at again.
-        same = tree == seen.tree and not rewritten and seen.evidence is None and run.workspace.recorded
-        run.fresh = (seen, run.clock.monotonic()) if same else None
-
-
-async def _all_scored(run: Run, batch: list[Gate], iteration: int) -> list[tuple[Score, float]]:
-    if len(batch) == 1:
-        return [await _scored(run, batch[0], iteration)]
-    return list(await asyncio.gather(*(_scored(run, gate, iteration) for gate in batch)))
-
-
-async def _scored(run: Run, gate: Gate, iteration: int) -> tuple[Score, float]:
-    """One gate's score, with its status, and the seconds it took."""
-    state = run.journal.state
-    it = state.current
-    seen = Seen(
-        iteration=iteration,
-        output=it.output if it else None,
-        summary=it.summary if it else "",
-        workdir=run.workspace.root if run.workspace.mode != "none" else None,
-        diff=lambda: run.workspace.diff(state.base),
-        previous=it.previous if it else None,
-        scores=it.scores if it else (),
-        mark=state.measured.get(gate.name),
-    )
-    folder = _folder(run, iteration, f"gate-{gate.name}", made=run.workspace.mode != "none")
-    own = {"CI": "1", "LOOPWRIGHT_ITERATION": str(iteration), "LOOPWRIGHT_ARTIFACTS": str(folder)}
-    if gate.python:
-        own["PYTHONPYCACHEPREFIX"] = str(folder / "pycache")
-    place = Place(
-        root=run.workspace.root / gate.cwd if gate.cwd else run.workspace.root,
-        project=run.project,
-        artifacts=folder,
-        env=_environment(run, gate.env, own),
-        timeout_s=gate.timeout or run.policy.limits.gate_timeout,
-        grace_s=run.policy.limits.grace,
-        redact=run.journal.redact,
-    )
-    started = run.clock.monotonic()
-    score = settle(gate.rule, run.policy.threshold, await measure(gate, seen, place))
-    return score, round(run.clock.monotonic() - started, 3)
-
-
-async def _undone(run: Run) -> tuple[str, ...]:
-    """Protected files that the code a gate ran has changed, put back: it is the agent's code, not the user."""
-    if not (touched := await asyncio.to_thread(run.workspace.touched)):
-        return ()
-    await asyncio.to_thread(run.workspace.look)  # keeps what is replaced
-    return await asyncio.to_thread(run.workspace.put_back, touched)
-
-
-async def _untouched(
-    run: Run,
-    batch: list[Gate],
-    scores: list[tuple[Score, float]],
-    rewritten: tuple[str, ...],
-    tree: str | None,
-    *,
-    first: bool,
-) -> tuple[list[tuple[Score, float]], str | None]:
-    """The scores, as errors where a gate changed or deleted what it judged, and the tree it leaves for the next.
-
-    Before any work (`first`) no agent can have made it so: the gate itself must be mended.
-    """
-    if rewritten:
-        why = f"protected files were changed while it ran, and put back: {', '.join(rewritten[:5])}"
-        error = Score(0.0, why, status="error", cause="evidence")
-        return [(error, seconds) for _, seconds in scores], tree
-    if tree is None:
-        return scores, tree
-    changed, tree = await asyncio.to_thread(run.workspace.after_gate, tree)
-    if not changed:
-        return scores, tree
-    why = f"it changed {', '.join(changed[:5])} of the work it judged; allow it with writes = true"
-    error = Score(0.0, why, status="error", cause="tool" if first else "evidence")
-    judged = [(score if gate.writes else error, s) for gate, (score, s) in zip(batch, scores, strict=True)]
-    return judged, tree
-
-
-def _folder(run: Run, iteration: int, name: str, *, made: bool) -> Path:
-    """A folder for the files of one attempt or gate; what works without a workspace has none of its own."""
-    if not made:
-        return run.artifacts
-    folder = run.artifacts / f"{iteration:04d}" / name
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise WorkspaceError(f"{folder} cannot be made: {error.strerror or error}") from error
-    return folder
-
-
-def _environment(run: Run, names: tuple[str, ...], own: dict[str, str]) -> Mapping[str, str]:
-    """What one agent or gate sees: its own marks, what all see, and the secrets of these names alone.
-
-    A view, not a copy: a function looks at none of it.
-    """
-    secrets = {name: run.keys[name] for name in names if name in run.keys}
-    shared = cast("dict[str, str]", run.env)  # nobody writes to it
-    return ChainMap(own, shared, secrets)
 
 
 def _marks(asked: Attempt, folder: Path) -> dict[str, str]:

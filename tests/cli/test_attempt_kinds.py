@@ -180,7 +180,9 @@ def test_kind(stage: Stage, name):
     row = ROWS[name]
     (stage.folder.parent / "watched").mkdir()
     stage.script(*row.calls)
-    ran = stage.run("--max-iterations", "1", "--no-baseline", *QUICK, *row.args, gate="test -e done")
+    ran = stage.run(
+        "--max-iterations", "1", "--no-baseline", "--no-wait", *QUICK, *row.args, gate="test -e done"
+    )
     assert (ran.code, ran.doc["reason"]) == (row.code, row.reason), ran.err
     failures = stage.of(ev.AttemptFailed)
     assert tuple(f.kind for f in failures) == row.kinds
@@ -241,9 +243,9 @@ def test_an_interrupted_attempt_is_made_again(stage):
 
 def blocked(stage: Stage) -> str:
     stage.script({"result": {"needs_human": "log in"}}, DONE)
-    asked: Ran = stage.run(gate="test -e done", expect=6)
+    asked: Ran = stage.run("--no-wait", gate="test -e done", expect=6)
     assert asked.doc["explanation"] == "log in"
-    assert asked.lines[2] == "  next: loopwright stop r"
+    assert asked.lines[2] == "  next: loopwright approve r"
     (request,) = stage.of(ev.ApprovalRequested)
     assert request.about == "blocked"
     return request.id
@@ -251,7 +253,7 @@ def blocked(stage: Stage) -> str:
 
 def test_a_blocked_run_waits_and_goes_on_once_a_person_says_so(stage):
     request = blocked(stage)
-    assert stage("resume", "r", expect=6).out == ""
+    assert stage("resume", "r", "--no-wait", expect=6).out == ""
     assert len(stage.calls) == 1
     stage.signal(f"decision/{request}", ev.ApprovalDecided(id=request, answer="approve", by="ann"))
     assert stage("resume", "r", "--json", expect=0).doc["reason"] == "quality_reached"

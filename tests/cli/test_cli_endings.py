@@ -77,7 +77,7 @@ def interrupted(stage: Stage) -> Ran:
 
 
 def rejected(stage: Stage) -> Ran:
-    asked = stage.run("--approve", "passed", gate="true", expect=6).doc
+    asked = stage.run("--approve", "passed", "--no-wait", gate="true", expect=6).doc
     assert asked["phase"] == "human_review"
     assert asked["reason"] == "approval_requested"
     assert asked["exit_code"] == 6

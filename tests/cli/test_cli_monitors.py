@@ -130,12 +130,12 @@ def test_action_nudge_is_in_the_next_prompt(stage):
 def test_action_ask_waits_for_a_person_who_may_let_it_go_on(stage):
     row = ROWS["stall"]
     stage.script(*row.calls)
-    asked = stage("run", loop(stage, "stall", "ask", row), "--as", "r", "--json", expect=6).doc
+    asked = stage("run", loop(stage, "stall", "ask", row), "--as", "r", "--no-wait", "--json", expect=6).doc
     assert (asked["phase"], asked["iterations"]) == ("human_review", row.at)
     (request,) = stage.of(ev.ApprovalRequested)
     assert request.about == "alert"
     stage.signal(f"decision/{request.id}", ev.ApprovalDecided(id=request.id, answer="approve", by="ann"))
-    again = stage("resume", "r", "--json", expect=6).doc  # three later it asks again
+    again = stage("resume", "r", "--no-wait", "--json", expect=6).doc  # three later it asks again
     assert again["iterations"] == row.at + 3
 
 

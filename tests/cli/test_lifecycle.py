@@ -313,7 +313,7 @@ def test_pause_of_an_idle_run_starts_nothing_and_resume_goes_on(stage, now):
 
 
 def test_stop_while_a_person_is_asked(stage):
-    stage.run("--approve", "passed", gate="true", expect=6)
+    stage.run("--approve", "passed", "--no-wait", gate="true", expect=6)
     assert stage("stop", "r", expect=0).code == 0
     assert stage("show", "r", "--json").doc["reason"] == "stopped_by_user"
 

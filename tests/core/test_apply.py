@@ -50,7 +50,7 @@ STATES = {
     "stopping": [ev.StopRequested()],
 }
 EVERY = set(STATES)
-WORKING = {"done", "judged", "passed", "approved"}
+WORKING = {"done", "judged", "passed"}  # not once a person has decided about the scores
 BETWEEN = {"new", "planning", "accepted", "paused", "stopping"}
 SECOND = ev.AttemptStarted(iteration=2, attempt=1, key="r/2", allowance_s=1.0)
 LEGAL = [  # a fact, and the states it may follow

@@ -98,6 +98,16 @@ def test_a_change_undone_or_accepted_while_a_person_is_asked_needs_no_answer(act
     assert (run.state.approval, run.run().end[0]) == (None, "quality_reached")
 
 
+def test_no_attempt_makes_a_change_nobody_accepted_the_true_evidence():
+    run = sim([touched("asked")], people=None, on_timeout="continue", most=1)
+    run.record(ev.LimitsChanged(limits={"max_iterations": 9}), ev.RunReopened())
+    start = ev.AttemptStarted(iteration=2, attempt=1, key="k", allowance_s=1.0, evidence="d2")
+    run.record(start, ev.AttemptSucceeded(result=1, seconds=1.0, evidence="d2"))
+    assert run.state.evidence is None
+    run.record(touched("restored", None))
+    assert run.state.evidence is None
+
+
 def test_a_stop_asks_nobody_about_evidence():
     run = sim([touched("asked"), STOP])
     assert (run.end[0], run.state.requests) == ("stopped_by_user", 0)

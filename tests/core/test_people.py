@@ -290,3 +290,72 @@ def test_a_change_while_blocked_leaves_the_question():
     assert run.state.approval.about == "blocked"
     run.record(answered("approve")(run.state.approval))
     assert isinstance(decide(run.policy, run.state, run.now), RunAgent)
+
+
+# An acceptance stands on what a person was shown
+
+
+VOIDING = {
+    "another tree": ev.WorkspaceChanged(snapshot="t2"),
+    "other evidence": ev.WorkspaceChanged(snapshot="t1", evidence="e2"),
+    "a protected file": ev.EvidenceChanged(paths=("conftest.py",), action="asked", digest="d"),
+    "another policy": ev.PolicyChanged(spec={}, digest="e"),
+}
+
+
+@pytest.mark.parametrize("change", VOIDING.values(), ids=VOIDING)
+@pytest.mark.parametrize("said", ["approve", None])
+def test_voided_scores_cannot_be_accepted(change, said):
+    run = asked_about("t1")
+    request = run.state.approval
+    if said:
+        run.record(ev.ApprovalDecided(id=request.id, answer=said, override="ship it"))
+    run.record(change)
+    with pytest.raises(IllegalEvent, match="without a verdict"):
+        run.record(ev.IterationClosed(outcome="accepted"))
+    if not said:
+        with pytest.raises(IllegalEvent, match="not the open request"):
+            run.record(ev.ApprovalDecided(id=request.id, answer="approve"))
+
+
+def test_scores_stand_once_a_person_decided_about_them():
+    run = asked_about("t1")
+    run.record(answered("approve")(run.state.approval))
+    with pytest.raises(IllegalEvent, match="after a person decided"):
+        run.record(ev.GateScored(gate="tests", score=PASS, seconds=0.0, snapshot="t1"))
+
+
+@pytest.mark.parametrize("said", ["revise", "reject", "expired"])
+def test_only_an_approval_accepts(said):
+    run = asked_about("t1")
+    run.record(answered(said)(run.state.approval))
+    with pytest.raises(IllegalEvent, match=f"the answer was {said}"):
+        run.record(ev.IterationClosed(outcome="accepted"))
+
+
+def test_another_change_than_the_one_shown_is_asked_about_anew():
+    run = Sim(Policy(gates=REQUIRED, threshold=1.0), gates=script(PASS))
+    run.perform(decide(run.policy, run.state, run.now))
+    run.record(VOIDING["a protected file"])
+    run.perform(decide(run.policy, run.state, run.now))
+    first = run.state.approval
+    run.record(ev.EvidenceChanged(paths=("conftest.py", "tox.ini"), action="asked", digest="d2"))
+    assert run.state.approval is None
+    run.perform(decide(run.policy, run.state, run.now))
+    assert (run.state.approval.about, run.state.approval.id == first.id) == ("evidence", False)
+    run.record(answered("approve")(run.state.approval))
+    assert run.state.evidence == "d2"
+
+
+def test_asking_again_counts_once():
+    run = sim(gates=script(PASS), when="passed")
+    again = ev.Resumed(by="ann", key="ask/1")
+    run.record(again, ev.PauseRequested(now=True), again)
+    assert run.state.paused
+
+
+def test_a_loop_without_gates_is_accepted_by_a_person():
+    asking = Asking(when="always")
+    run = Sim(Policy(approval=asking), people=answered("approve")).run()
+    assert (run.end[0], run.state.requests) == ("quality_reached", 1)
+    assert "no gate looked at it" in next(c.request.question for c in run.commands if isinstance(c, Ask))

@@ -165,6 +165,27 @@ def test_nothing_is_accepted_that_a_required_gate_did_not_pass_and_nobody_overro
 
 @FAST
 @given(runs())
+def test_nothing_is_accepted_once_its_scores_were_voided(sim):
+    """Whatever else is judged, an acceptance stands on a verdict and a person's word given after the last change."""
+    voided = (ev.WorkspaceChanged, ev.EvidenceChanged, ev.PolicyChanged, ev.AttemptStarted)
+    judged, said = False, None
+    for before, (_, fact) in zip(sim.states, sim.facts[1:], strict=False):
+        if isinstance(fact, voided):
+            same = isinstance(fact, ev.WorkspaceChanged) and fact.snapshot == before.snapshot is not None
+            same = same or (isinstance(fact, ev.PolicyChanged) and fact.digest == before.digest)
+            judged, said = (judged, said) if same else (False, None)
+        elif isinstance(fact, ev.Judged):
+            judged = True
+        elif isinstance(fact, ev.ApprovalDecided):
+            said = fact.answer
+        elif isinstance(fact, ev.IterationClosed) and fact.outcome == "accepted":
+            assert judged
+            asked = sim.policy.until == "passed" and sim.policy.approval.when in {"passed", "always"}
+            assert not asked or before.iteration == 0 or said == "approve"
+
+
+@FAST
+@given(runs())
 def test_no_agent_starts_after_a_stop_or_beyond_a_limit(sim):
     stopped = False
     for before, (_, fact) in zip(sim.states, sim.facts[1:], strict=False):

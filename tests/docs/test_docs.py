@@ -79,6 +79,16 @@ def test_the_loop_file_of_the_readme_is_valid(newcomer):
     assert "limits.max_iterations = 10    # loop.toml:" in shown
 
 
+def test_the_story_of_people_runs_as_it_stands(newcomer):
+    folder, run = newcomer
+    (script,) = blocks("docs/approvals.md", "sh")
+    shown = run("sh", "-ec", script)
+    assert "accept iteration 1" in shown
+    assert len((folder / "log.txt").read_text().splitlines()) == 2
+    assert "one more line, please" in run("loopwright", "show", "story", "--prompt")
+    assert '"quality_reached"' in run("loopwright", "show", "story", "--json")
+
+
 def test_every_ending_has_a_row_with_its_exit_code_and_next_step():
     table = (ROOT / "docs/endings.md").read_text(encoding="utf-8")
     row = re.compile(r"^\| `(\w+)` \| \w+ \| (\d+) \| .* \| (.*) \|$", re.MULTILINE)

@@ -41,7 +41,7 @@ from loopwright.readers import thawed
 from loopwright.registry import converted, parameters, resolve_agent, resolve_gate
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("configuration", "gates", "cli")
+PAGES = ("configuration", "gates", "cli", "approvals")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 REQUIRED = object()
 GATES = tuple(BUILT_IN["gates"])
@@ -561,7 +561,9 @@ agent = "sh -c 'env > {seen}/agent; echo made | tee made.txt'"
 gates = ["sh -c 'env > {seen}/gate; test -f made.txt'"]
 """
     )
-    code, _, err = typed("run", "--as", "r1", "-C", str(folder))
+    code, _, err = typed("run", "--as", "r1", "--approve", "passed", "--no-wait", "-C", str(folder))
+    assert code == 6, err
+    code, _, err = typed("approve", "r1", "-C", str(folder))
     assert code == 0, err
     return folder, seen
 

@@ -28,6 +28,11 @@ VERBS = {
     "apply": "files",
     "fork": "fork",
     "backtest": "backtest",
+    "approvals": "people",
+    "approve": "people",
+    "revise": "people",
+    "reject": "people",
+    "ask-again": "people",
     "stop": "steer",
     "pause": "steer",
     "config": "settings",
@@ -47,7 +52,9 @@ class Verbs(click.Group):
         """The verb of that name."""
         if cmd_name not in VERBS:
             return None
-        command: click.Command = getattr(import_module(f"loopwright.cli.{VERBS[cmd_name]}"), f"{cmd_name}_")
+        command: click.Command = getattr(
+            import_module(f"loopwright.cli.{VERBS[cmd_name]}"), f"{cmd_name.replace('-', '_')}_"
+        )
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:

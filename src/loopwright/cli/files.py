@@ -18,6 +18,7 @@ from loopwright.hosts.restore import restore
 from loopwright.hosts.ways import STATE
 from loopwright.journal import Journal
 from loopwright.ports import Store
+from loopwright.workspace.git import Diff
 from loopwright.workspace.opened import open_workspace, shown
 
 
@@ -26,7 +27,7 @@ def print_diff(where: Where, store: Store, run: str, iteration: str | int | None
     old, new = snapshot_of(store, run, iteration)
     if old is None or new is None:
         raise UsageError(f"run {run} kept no snapshots; they need git and a workspace")
-    diff = open_workspace("in_place", where.project, where.project / STATE, run).diff(old, new)
+    diff = changes(where, run, old, new)
     if diff is None:
         raise UsageError(f"the snapshots of run {run} cannot be read: is git on PATH?")
     if json_:
@@ -43,6 +44,13 @@ def print_diff(where: Where, store: Store, run: str, iteration: str | int | None
         click.echo("no changes", err=True)
     else:
         click.echo(words.safe(diff.text), nl=False)
+
+
+def changes(where: Where, run: str, old: str | None, new: str | None) -> Diff | None:
+    """What changed between two trees of a run; `None` where nothing was snapshotted."""
+    if old is None or new is None:
+        return None
+    return open_workspace("in_place", where.project, where.project / STATE, run).diff(old, new)
 
 
 @click.command("diff")

@@ -155,7 +155,7 @@ def show_(
             state = Journal(runs, name).state
             emit({**document(state), **({"next": f"loopwright resume {name}"} if words.left(state) else {})})
         else:
-            _summary(runs, name, iteration, where.project)
+            _summary(runs, name, iteration, where)
 
 
 def _checkpoint(store: Store, run: str, number: int) -> Any:
@@ -257,7 +257,7 @@ def _file(where: Where, run: str, iteration: int, what: str, *, json_: bool) -> 
         click.echo(f"the agent printed nothing in iteration {iteration}", err=True)
 
 
-def _summary(store: Store, run: str, iteration: int | None, project: Path) -> None:
+def _summary(store: Store, run: str, iteration: int | None, where: Where) -> None:
     for row in rows(store, run):
         if iteration is not None and row.number != iteration:
             continue
@@ -269,7 +269,13 @@ def _summary(store: Store, run: str, iteration: int | None, project: Path) -> No
         )
         for note in row.notes:
             click.echo(f"     ! {words.safe(note)}")
-    for line in words.three_lines(Journal(store, run).state, project):
+    state = Journal(store, run).state
+    if state.approval is not None and iteration is None:
+        from loopwright.cli.asked import asked_lines
+
+        for line in asked_lines(state, where):
+            click.echo(line)
+    for line in words.three_lines(state, where.project):
         click.echo(line)
 
 

@@ -9,6 +9,7 @@ import asyncio
 import os
 import secrets
 import signal
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -17,6 +18,7 @@ import click
 
 from loopwright.calling import alone
 from loopwright.cli import words
+from loopwright.cli.asked import Terminal
 from loopwright.cli.read import emit
 from loopwright.cli.view import View, fancy
 from loopwright.cli.where import Where, as_json, enter, find, opened, outside, places, the_run, who
@@ -26,7 +28,7 @@ from loopwright.core.head import document
 from loopwright.core.values import positive
 from loopwright.hosts.local import resume, start
 from loopwright.hosts.ways import Held, Ways
-from loopwright.perform import Run
+from loopwright.running import Run
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -72,6 +74,11 @@ class Keys:
         loop.add_signal_handler(signal.SIGTERM, self._leave, run)
 
     def _pause(self, run: Run) -> None:
+        if run.waits and run.journal.state.approval is not None:  # nothing is at work that could be finished
+            self.code = 130
+            run.leaving.set()
+            self.view.line("left: the request stays open")
+            return
         self.presses += 1
         now = self.presses > 1
         key = f"pause/{secrets.token_hex(8)}"
@@ -85,6 +92,11 @@ class Keys:
     def _leave(self, run: Run) -> None:
         self.code = 143
         run.leaving.set()
+
+
+def typing() -> bool:
+    """Whether a person can be shown something here and can type an answer."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _finish(held: Held, view: View, keys: Keys, where: Where, *, json_: bool, exit_zero: bool) -> int:
@@ -160,7 +172,6 @@ def run_(
     """  # noqa: D301 - click reads \b as "leave these lines as they are"
     from loopwright.config import load
 
-    del no_wait, no_input  # nothing waits or asks yet: a request exits 6 at once
     view = View()
     environ = dict(os.environ)
     loaded = load(
@@ -171,15 +182,18 @@ def run_(
         flags={**flags, "store": store},
     )
     keys = Keys(view)
+    terminal = Terminal(view=view, project=loaded.project, types=not no_input and typing())
     ways = Ways(
         project=loaded.project,
         store=loaded.loop.store,
         environ=environ,
-        observe=(view.see,),
+        observe=(view.see, terminal.see),
         hear=view.hear if fancy() else None,
         begin=view.begin,
         tell=view.line,
         signals=keys.connect,
+        wait=not no_wait,
+        person=terminal.attend,
         accept_changes=accept_changes,
         by=who(),
     )
@@ -213,13 +227,13 @@ def resume_(
 
     After a crash, a pause, a stop, or an end that a limit brought.
     """
-    del no_wait
     outside("resume")
     where = find(folder, store)
     with opened(where) as runs:
         name = the_run(runs, run)
     view = View()
     keys = Keys(view)
+    terminal = Terminal(view=view, project=where.project, types=typing())
     add: Mapping[str, float | None] = {
         "max_iterations": add_iterations,
         "max_duration": add_duration,
@@ -229,11 +243,13 @@ def resume_(
         project=where.project,
         store=where.store,
         environ=dict(os.environ),
-        observe=(view.see,),
+        observe=(view.see, terminal.see),
         hear=view.hear if fancy() else None,
         begin=view.begin,
         tell=view.line,
         signals=keys.connect,
+        wait=not no_wait,
+        person=terminal.attend,
         by=who(),
         note=None if note is None else os.fsencode(note).decode(errors="replace"),
         add={k: v for k, v in add.items() if v is not None},

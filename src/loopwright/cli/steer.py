@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from contextlib import suppress
+from collections.abc import Callable
 
 import click
 
@@ -17,7 +17,8 @@ from loopwright.cli import words
 from loopwright.cli.where import Where, find, opened, outside, places, the_run, who
 from loopwright.codec import encode_signal
 from loopwright.core import events as ev
-from loopwright.errors import ConfigError, Locked
+from loopwright.core.state import LoopState
+from loopwright.errors import ConfigError, Locked, LoopwrightError, UsageError, WorkspaceError
 from loopwright.hosts.local import settle
 from loopwright.hosts.ways import Ways
 from loopwright.journal import Journal
@@ -37,19 +38,26 @@ def ask(
             return TOO_LATE
         key = f"{kind}/{secrets.token_hex(8)}"
         store.signal(run, key, encode_signal(event_of(now=now, by=who(), key=key)))
-    ways = Ways(project=where.project, store=where.store, environ=dict(os.environ), by=who())
-    with suppress(Locked):
-        try:
-            held = alone(lambda: settle(run, ways))
-        except ConfigError as error:  # it is on record all the same
-            click.echo(f"{run} will {kind} when it is resumed; for now: {error}", err=True)
-            return 0
-        for line in words.three_lines(held.state, where.project, ours=True):
+    went = settled(where, run)
+    if isinstance(went, Locked):
+        click.echo(f"{run} will {kind} {'now' if now else 'after this iteration'}", err=True)
+    elif isinstance(went, LoopwrightError):  # it is on record all the same
+        click.echo(f"{run} will {kind} when it is resumed; for now: {went}", err=True)
+    else:
+        for line in words.three_lines(went, where.project, ours=True):
             click.echo(line, err=True)
-        return 0
-    when = "now" if now else "after this iteration"
-    click.echo(f"{run} will {kind} {when}", err=True)
     return 0
+
+
+def settled(
+    where: Where, run: str, *, tell: Callable[[str], None] = lambda _: None
+) -> LoopState | Locked | ConfigError | UsageError | WorkspaceError:
+    """The run once it took in what is asked of it; or why not here and now: another drives it, or it cannot be opened."""
+    ways = Ways(project=where.project, store=where.store, environ=dict(os.environ), by=who(), tell=tell)
+    try:
+        return alone(lambda: settle(run, ways)).state
+    except (Locked, ConfigError, UsageError, WorkspaceError) as error:
+        return error
 
 
 @click.command("stop")

@@ -19,6 +19,7 @@ from loopwright.core.values import Score
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.live import Live
     from rich.text import Text
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -37,6 +38,7 @@ class View:
         self._quiet = quiet
         self.seen = False
         self._console: Console | None = None
+        self._live: Live | None = None
         self._doing = ""
         self._since = 0.0
         self._heard: tuple[float, str] | None = None
@@ -58,12 +60,21 @@ class View:
         from rich.live import Live
 
         self._console = Console(stderr=True, highlight=False)
-        with Live(get_renderable=self._now, console=self._console, transient=True, refresh_per_second=8):
+        self._live = Live(
+            get_renderable=self._now, console=self._console, transient=True, refresh_per_second=8
+        )
+        with self._live:
             try:
                 yield
             finally:
                 self._doing = ""
-        self._console = None
+        self._console = self._live = None
+
+    def rest(self) -> None:
+        """Draws nothing until something starts again: a person types here."""
+        self._doing = ""
+        if self._live is not None:
+            self._live.stop()
 
     def line(self, text: str) -> None:
         """One line above what happens now."""
@@ -79,6 +90,8 @@ class View:
 
     def begin(self, doing: str) -> None:
         """Something starts that takes time."""
+        if self._live is not None and not self._live.is_started:
+            self._live.start()
         self._doing, self._since, self._heard = doing, time.monotonic(), None
 
     def hear(self, chunk: bytes) -> None:
@@ -130,6 +143,11 @@ class View:
                 self.line(f"  !    the agent changed protected files; put back: {', '.join(paths[:5])}")
             case ev.AlertRaised(kind=kind, message=message, action=action):
                 self.line(f"  !    {kind} ({action}): {message}")
+            case ev.ApprovalDecided(answer="expired"):
+                self.line("  !    nobody answered in time")
+            case ev.ApprovalDecided(answer=answer, by=by, channel=channel, note=note):
+                said = f": {note}" if note else ""
+                self.line(f"  ✓    {answer} by {by} ({channel}){said}")
             case ev.IterationClosed(outcome=outcome):
                 self._closed(outcome)
             case _:

@@ -86,7 +86,8 @@ def three_lines(state: LoopState, project: Path, *, ours: bool = False) -> list[
     alone = under_way and (ours or left(state))
     why, step = explanation(state).partition("\n")[0], next_step(state)
     if alone:
-        why, step = f"{why}, and its process is gone", f"loopwright resume {state.run}"
+        gone = "nobody drives it" if ours else "its process is gone"
+        why, step = f"{why}, and {gone}", f"loopwright resume {state.run}"
     if state.finished is not None:
         mark = "✓" if state.finished.phase == "complete" else "✗"
     else:
@@ -99,15 +100,16 @@ def three_lines(state: LoopState, project: Path, *, ours: bool = False) -> list[
     return [
         f"{mark} {state.run}: {word} {count}{best} · {cost} · {seconds(totals.seconds)}",
         f"  why:  {safe(why)}",
-        f"  next: {_typed(step, state.run, _from_here(project))}",
+        f"  next: {typed(step, state.run, project)}",
     ]
 
 
-def _typed(step: str, run: str, here: str) -> str:
-    """The next step as it is typed here: git takes its `-C` before the verb."""
-    if step.startswith("git "):
-        return f"git{here} {step.removeprefix('git ')}"
-    return step.replace(f" {run}", f" {run}{here}", 1)
+def typed(command: str, run: str, project: Path) -> str:
+    """A command about `run` as it is typed in this folder."""
+    there = _from_here(project)
+    if command.startswith("git "):  # which takes its -C before the verb
+        return f"git{there} {command.removeprefix('git ')}"
+    return re.sub(rf" {re.escape(run)}(?!\S)", lambda found: found[0] + there, command, count=1)
 
 
 def _from_here(project: Path) -> str:

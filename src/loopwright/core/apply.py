@@ -102,7 +102,7 @@ def _follow(state: LoopState, event: ev.Event) -> LoopState:
         case ev.StopRequested() | ev.PauseRequested() | ev.NoteAdded() | ev.LimitsChanged():
             return asking.signalled(state, event)
         case ev.Resumed():
-            return asking.resumed(state)
+            return asking.resumed(state, event)
         case ev.Claimed():
             if event.epoch != (state.claim.epoch if state.claim else 0) + 1:
                 raise IllegalEvent(f"Claimed with epoch {event.epoch} does not follow {state.claim}")

@@ -109,6 +109,10 @@ def _noted(state: LoopState, text: str) -> LoopState:
     return replace(state, notes=notes[dropped:], current=it)
 
 
-def resumed(state: LoopState) -> LoopState:
+def resumed(state: LoopState, event: ev.Resumed) -> LoopState:
     """The pause is over; what nobody decided in time is asked again."""
+    if event.key:
+        if event.key in state.signals:
+            return state
+        state = replace(state, signals=(*state.signals, event.key)[-SIGNALS:])
     return replace(state, pause=None, paused=False, answer=None if state.expired else state.answer)

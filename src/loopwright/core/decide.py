@@ -225,6 +225,8 @@ def _alarm(policy: Policy, state: LoopState, now: datetime) -> Ask | None:
 
 
 def _question(it: Iteration, verdict: Verdict) -> str:
+    if not it.scores:
+        return f"accept iteration {it.number} (no gate looked at it)?"
     state = "passed every required gate" if verdict.passed else f"not passed: {', '.join(verdict.blockers)}"
     return f"accept iteration {it.number} (score {verdict.score:.2f}, {state})?"
 

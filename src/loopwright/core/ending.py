@@ -12,6 +12,7 @@ from typing import Final
 from loopwright.core import events as ev
 from loopwright.core.limits import Ending
 from loopwright.core.policy import Ask, Command, Deliver, Finish, Policy
+from loopwright.core.showing import digest, showing
 from loopwright.core.state import LoopState
 from loopwright.core.values import About
 
@@ -101,19 +102,19 @@ def request(
     policy: Policy, state: LoopState, about: About, question: str, now: datetime
 ) -> ev.ApprovalRequested:
     """The request to record: its id names the run, iteration, subject, number and a digest of what is shown."""
-    it = state.current
+    iteration = state.current.number if state.current else state.iteration
     number = state.requests + 1
-    iteration = it.number if it else state.iteration
-    shown = f"{state.run}\n{iteration}\n{about}\n{number}\n{question}\n{state.snapshot}\n{it.scores if it else ''}"
-    digest = hashlib.sha256(shown.encode("utf-8", "surrogatepass")).hexdigest()
+    deadline = now + timedelta(seconds=policy.approval.timeout)
+    view = showing(policy, state, about=about, number=number, question=question, deadline=deadline)
+    seen = digest(view)
     return ev.ApprovalRequested(
-        id=hashlib.sha256(f"{state.run}/{iteration}/{about}/{number}/{digest}".encode()).hexdigest()[:16],
+        id=hashlib.sha256(f"{state.run}/{iteration}/{about}/{number}/{seen}".encode()).hexdigest()[:16],
         number=number,
         iteration=iteration,
         about=about,
-        digest=digest,
+        digest=seen,
         question=question,
-        deadline=now + timedelta(seconds=policy.approval.timeout),
+        deadline=deadline,
     )
 
 

@@ -293,9 +293,10 @@ class PauseRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumed:
-    """The pause is over."""
+    """The pause is over; what nobody decided in time is asked again."""
 
     by: str = ""
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

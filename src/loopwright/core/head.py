@@ -63,10 +63,13 @@ def next_step(state: LoopState) -> str:
             step = _way_out(state) or step
         needs_files = step.startswith(("loopwright diff", "loopwright restore"))
         return f"loopwright show {state.run}" if needs_files and state.base is None else step
-    if state.approval is not None:  # no verb answers it in this version
-        return f"loopwright stop {state.run}"
+    if state.approval is not None:
+        verdict = state.current.verdict if state.current and state.approval.about == "accept" else None
+        if verdict is not None and not verdict.passed:  # to accept it all the same needs a reason
+            return f'loopwright revise {state.run} --note "what to change"'
+        return f"loopwright approve {state.run}"
     if state.expired:
-        return f"loopwright resume {state.run}"
+        return f"loopwright ask-again {state.run}"
     if state.paused:
         return f"loopwright resume {state.run}"
     return f"loopwright show {state.run}"

@@ -48,7 +48,7 @@ def attempt_started(state: LoopState, event: ev.AttemptStarted) -> LoopState:
         wait_until=None,
         wait_why="",
         snapshot=event.snapshot or state.snapshot,
-        evidence=event.evidence or state.evidence,
+        evidence=_evidence(state, event.evidence),
         totals=replace(state.totals, attempts=state.totals.attempts + 1),
     )
 
@@ -89,8 +89,13 @@ def attempt_ended(
         summary=summary,
         notes=notes,
         snapshot=event.snapshot or state.snapshot,
-        evidence=event.evidence or state.evidence,
+        evidence=_evidence(state, event.evidence),
     )
+
+
+def _evidence(state: LoopState, seen: str | None) -> str | None:
+    """The digest of the true evidence: no attempt changes it while a change of it is not undone or accepted."""
+    return state.evidence if state.tampered is not None else seen or state.evidence
 
 
 def _spend(totals: Totals, usage: Usage, seconds: float, *, cut: bool) -> Totals:
@@ -138,6 +143,8 @@ def gate_scored(state: LoopState, event: ev.GateScored) -> LoopState:
         raise IllegalEvent(f"GateScored({event.gate}) of a snapshot that is not the present one")
     if state.approval is not None:
         raise IllegalEvent(f"GateScored({event.gate}) while a person is asked about the scores")
+    if state.answer is not None and state.answer.answer in {"approve", "revise"}:
+        raise IllegalEvent(f"GateScored({event.gate}) after a person decided about the scores")
     scores = tuple(s for s in it.scores if s.gate != event.gate)
     scored = Scored(gate=event.gate, score=event.score, seconds=event.seconds)
     return replace(
@@ -201,9 +208,9 @@ def workspace_changed(state: LoopState, event: ev.WorkspaceChanged) -> LoopState
 def evidence_changed(state: LoopState, event: ev.EvidenceChanged) -> LoopState:
     """What gates judge by was touched: undone and accepted changes are judged again, others never pass."""
     state = voided(state)
+    asked = state.approval is not None and state.approval.about == "evidence"
+    approval = None if asked else state.approval  # another change than the one a person was shown
     if event.action in {"restored", "accepted"}:
-        asked = state.approval is not None and state.approval.about == "evidence"
-        approval = None if asked else state.approval
         return replace(
             state,
             tampered=None,
@@ -211,7 +218,7 @@ def evidence_changed(state: LoopState, event: ev.EvidenceChanged) -> LoopState:
             evidence=event.digest or state.evidence,
             approval=approval,
         )
-    return replace(state, tampered=event)
+    return replace(state, tampered=event, approval=approval)
 
 
 def closed(state: LoopState, event: ev.IterationClosed) -> LoopState:
@@ -272,6 +279,8 @@ def _unclosable(state: LoopState, it: Iteration, outcome: Outcome) -> str:
     if it.verdict is None:
         return "without a verdict"
     answer = state.answer
+    if outcome == "accepted" and answer is not None and answer.answer != "approve":
+        return f"although the answer was {answer.answer}"
     approved = answer is not None and answer.answer == "approve" and answer.override
     if outcome == "accepted" and not it.verdict.passed and not approved:
         return "although it has not passed and nobody overrode that"

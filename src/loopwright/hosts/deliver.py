@@ -21,8 +21,8 @@ from loopwright.errors import Conflict, LoopwrightError, UsageError, WorkspaceEr
 from loopwright.hosts.take import check_place
 from loopwright.hosts.ways import STATE, Ways
 from loopwright.journal import Journal, history
-from loopwright.perform import Run
 from loopwright.ports import Store
+from loopwright.running import Run
 from loopwright.stores.opened import owner
 from loopwright.workspace import copies, place
 from loopwright.workspace.git import open_git

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Final
 
 from loopwright.clock import Clock
@@ -22,12 +23,13 @@ from loopwright.hosts.mend import handed_over, mend
 from loopwright.hosts.ways import STATE, Held, Ways
 from loopwright.journal import Journal
 from loopwright.loop import Assembled, Loop, assemble
-from loopwright.perform import Run
+from loopwright.ports import Lease
+from loopwright.running import Run
 from loopwright.state_folder import create_state
 from loopwright.stores.opened import open_store, owner, store_exists, store_path
 from loopwright.supervise import child_environment
 from loopwright.workspace import copies
-from loopwright.workspace.opened import shown
+from loopwright.workspace.opened import Workspace, shown
 
 LEASE_S: Final = 30.0
 
@@ -207,6 +209,19 @@ async def _taken(
     journal.claim(claimed, clock.now())
     journal.record(clock.now(), *(e for e in wanted if not isinstance(e, ev.RunStarted)))
     await journal.save()
+    return _opened(journal, assembled, ways, workspace, clock, lease, watched), told
+
+
+def _opened(
+    journal: Journal,
+    assembled: Assembled,
+    ways: Ways,
+    workspace: Workspace,
+    clock: Clock,
+    lease: Lease,
+    watched: tuple[Path, ...],
+) -> Run:
+    """The run as it is driven: who performs what, where, and who is told."""
     root = workspace.root
     run = Run(
         journal=journal,
@@ -227,9 +242,12 @@ async def _taken(
         hear=ways.hear,
         begin=ways.begin,
         tell=ways.tell,
+        on_tamper=assembled.loop.on_tamper or "restore",
+        waits=ways.wait,
+        person=ways.person,
     )
     run.deliver = lambda asked: deliver.at_the_end(run, ways, asked)
-    return run, told
+    return run
 
 
 def _tell_opening(run: Run, assembled: Assembled, ways: Ways, programs: list[str]) -> None:

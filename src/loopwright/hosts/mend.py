@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from loopwright.core import events as ev
 from loopwright.hosts import take
 from loopwright.hosts.ways import Ways
-from loopwright.perform import UNSEEN, Run, look
+from loopwright.running import UNSEEN, Run, look
+from loopwright.standing import note_tampering
 from loopwright.supervise import sweep
 
 
@@ -33,7 +34,9 @@ async def mend(run: Run, ways: Ways, marks: Mapping[str, str], *, rested: bool) 
     if it is None or (it.open is None and rested):
         return
     touched = await asyncio.to_thread(workspace.touched)
-    if touched:
+    if run.on_tamper == "ask":
+        note_tampering(run, touched)
+    elif touched:
         await look(run)
         restored = await asyncio.to_thread(workspace.put_back, touched)
         journal.record(run.clock.now(), ev.EvidenceChanged(paths=restored, action="restored"))
@@ -44,7 +47,7 @@ async def mend(run: Run, ways: Ways, marks: Mapping[str, str], *, rested: bool) 
     seconds = min(it.open.allowance_s, take.cut_off_seconds(folder))
     journal.record(
         run.clock.now(),
-        ev.AttemptInterrupted(cause="crash", seconds=seconds, snapshot=seen.tree, evidence=seen.evidence),
+        ev.AttemptInterrupted(cause="crash", seconds=seconds, snapshot=seen.tree),
     )
     journal.flush()
 
@@ -57,8 +60,6 @@ def handed_over(run: Run) -> None:
         seconds = round(run.clock.monotonic() - run.began, 3)
         run.journal.record(
             run.clock.now(),
-            ev.AttemptInterrupted(
-                cause="handover", seconds=seconds, snapshot=seen.tree, evidence=seen.evidence
-            ),
+            ev.AttemptInterrupted(cause="handover", seconds=seconds, snapshot=seen.tree),
         )
     run.journal.flush()

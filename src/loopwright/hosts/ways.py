@@ -13,8 +13,8 @@ from typing import Final
 from loopwright.core.head import exit_code
 from loopwright.core.state import LoopState
 from loopwright.drive import Waiting
-from loopwright.perform import Run
 from loopwright.ports import Observe, Store
+from loopwright.running import Run
 from loopwright.together import Together
 
 STATE: Final = ".agent-state"
@@ -33,6 +33,8 @@ class Ways:
     begin: Callable[[str], None] = lambda _: None
     tell: Callable[[str], None] = lambda _: None  # a line of news for the person who started it
     signals: Callable[[Run], None] = lambda _: None  # connects Ctrl-C and TERM to the open run
+    wait: bool = False  # for the person who is asked, instead of giving the run back
+    person: Callable[[Run], None] = lambda _: None  # called again and again while one is waited for
     accept_changes: bool = False
     origin: str = "hand"
     by: str = ""

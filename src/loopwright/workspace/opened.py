@@ -42,7 +42,8 @@ class Workspace:
         self._own_list = copies.parent / "gate-files.json"
         self._under_way = copies.parent / "restoring"
         self._own: frozenset[str] | None = None
-        self._evidence: dict[str, str] = {}
+        self._evidence: dict[str, str] | None = None  # the true protected files, once they are known
+        self.trusted: str | None = None  # their digest
         self._tree: str | None = None
         self._next = 0
 
@@ -63,7 +64,7 @@ class Workspace:
 
     def look(self) -> Look:
         """The workspace as it is now, kept as a snapshot when it is a new one."""
-        evidence = protect.digest(protect.protected(self.root, self._globs)) if self._globs else None
+        evidence = protect.digest(self._protected()) if self._globs else None
         if not isinstance(self._kept, Git):
             return Look(tree=None, evidence=evidence)
         seen = self._kept.now()
@@ -75,14 +76,27 @@ class Workspace:
             self._tree = seen.tree
         return Look(tree=seen.tree, evidence=evidence, left_out=seen.left_out)
 
+    def _protected(self) -> dict[str, str]:
+        """The protected files as they are now; new ones beside the true ones are nobody's evidence yet."""
+        seen = protect.protected(self.root, self._globs)
+        known = self._evidence
+        return seen if known is None else {path: was for path, was in seen.items() if path in known}
+
     def trust(self) -> str | None:
-        """Takes the protected files as they are now for the true ones; their digest."""
+        """Takes the protected files as they are now, new ones too, for the true ones; their digest."""
         if not self._globs:
             return None
-        self._evidence = protect.protected(self.root, self._globs)
-        digest = protect.digest(self._evidence)
-        protect.keep_copies(self.root, self._evidence, self._copies)
-        (self._copies / f"{digest}.json").write_text(json.dumps(self._evidence), encoding="utf-8")
+        self._evidence = None
+        digest = self.keep()
+        self.remember(digest)
+        return digest
+
+    def keep(self) -> str:
+        """The digest of the protected files as they are now, copied so that they can be trusted under it later."""
+        seen = self._protected()
+        digest = protect.digest(seen)
+        protect.keep_copies(self.root, seen, self._copies)
+        (self._copies / f"{digest}.json").write_text(json.dumps(seen), encoding="utf-8")
         return digest
 
     def unmatched(self) -> tuple[str, ...]:
@@ -94,23 +108,24 @@ class Workspace:
         if not self._globs or digest is None:
             return
         try:
-            self._evidence = json.loads((self._copies / f"{digest}.json").read_text(encoding="utf-8"))
-            if protect.digest(self._evidence) != digest:
+            known = json.loads((self._copies / f"{digest}.json").read_text(encoding="utf-8"))
+            if protect.digest(known) != digest:
                 raise ValueError("it was changed")
         except (OSError, ValueError) as error:
             raise WorkspaceError(
                 f"the record of the protected files is lost ({error}); start a new run"
             ) from None
+        self._evidence, self.trusted = known, digest
 
     def touched(self) -> tuple[str, ...]:
         """The protected files that are changed or gone. New ones are not tampering."""
         if not self._globs:
             return ()
-        return protect.tampered(self._evidence, protect.protected(self.root, self._globs))
+        return protect.tampered(self._evidence or {}, protect.protected(self.root, self._globs))
 
     def put_back(self, paths: tuple[str, ...]) -> tuple[str, ...]:
         """Puts protected files back as they were; the paths that changed."""
-        return tuple(map(shown, protect.put_back(self.root, self._copies, self._evidence, paths)))
+        return tuple(map(shown, protect.put_back(self.root, self._copies, self._evidence or {}, paths)))
 
     def after_gate(self, tree: str) -> tuple[tuple[str, ...], str]:
         """The files of `tree` that a gate changed or deleted, and the tree now.
@@ -134,6 +149,12 @@ class Workspace:
             return False
         changed = self._kept.diff(old, new)
         return changed is None or not {shown(path) for path in changed.paths} <= self._gates_own()
+
+    def moved(self, tree: str | None) -> bool:
+        """Whether the workspace differs from `tree` in more than the files that gates left."""
+        if tree is None or not isinstance(self._kept, Git) or (now := self._kept.now().tree) == tree:
+            return False
+        return any(shown(file.path) not in self._gates_own() for file in self._kept.diff(tree, now).files)
 
     def _gates_own(self) -> frozenset[str]:
         if self._own is None:

@@ -1,0 +1,227 @@
+"""Answering: approve, revise, reject, ask-again, and the inbox: approvals.
+
+Rule: an answer is on record before the verb returns. Who drives the run goes on with it; if nobody
+does, this verb does so as far as no agent or gate is needed, and says how to go on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Literal, TypeVar
+
+import click
+
+from loopwright.cli import words
+from loopwright.cli.asked import TOO_LATE, asked_lines, left, told
+from loopwright.cli.read import emit
+from loopwright.cli.run import Amount, Money
+from loopwright.cli.steer import settled
+from loopwright.cli.where import Where, as_json, find, opened, outside, places, the_run, who
+from loopwright.core.state import LoopState
+from loopwright.errors import Locked, LoopwrightError, UsageError
+from loopwright.hosts import people
+from loopwright.ports import Store
+from loopwright.stores.opened import owner_alive
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def adds(command: F) -> F:
+    """Adds the options that raise limits to a verb."""
+    for option in (
+        click.option("--add-budget", type=Money(), metavar="USD", help="Allow so much more money."),
+        click.option("--add-duration", type=Amount(), metavar="D", help="Allow so much more time."),
+        click.option(
+            "--add-iterations", type=click.IntRange(1), metavar="N", help="Allow N more iterations."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def which(command: F) -> F:
+    """Adds `--approval ID` to a verb."""
+    return click.option("--approval", metavar="ID", help="Answer this request and no other.")(command)
+
+
+@click.command("approve")
+@click.argument("run")
+@click.option("--note", metavar="TEXT", help="Words on record with the answer.")
+@click.option("--override", metavar="REASON", help="Accept what has not passed, for this reason.")
+@adds
+@which
+@places
+def approve_(run: str, folder: str, store: str | None, **said: Any) -> int:
+    """Say yes to what RUN asks: accept its work, or let it go on."""
+    return _answer("approve", run, folder, store, **said)
+
+
+@click.command("revise")
+@click.argument("run")
+@click.option("--note", metavar="TEXT", help="What to change: the agent reads it. Needed.")
+@adds
+@which
+@places
+def revise_(run: str, folder: str, store: str | None, **said: Any) -> int:
+    """Send the work of RUN back with a note for its agent."""
+    return _answer("revise", run, folder, store, **said)
+
+
+@click.command("reject")
+@click.argument("run")
+@click.option("--note", metavar="TEXT", help="Words on record with the answer.")
+@which
+@places
+def reject_(run: str, folder: str, store: str | None, **said: Any) -> int:
+    """Say no to what RUN asks: the run stops, its work is kept."""
+    return _answer("reject", run, folder, store, **said)
+
+
+@click.command("ask-again")
+@click.argument("run")
+@places
+def ask_again_(run: str, folder: str, store: str | None) -> int:
+    """Let RUN ask anew what nobody answered in time."""
+    outside("ask-again")
+    where = find(folder, store)
+    with opened(where) as runs:
+        name = the_run(runs, run)
+        outcome = people.ask_again(runs, name, by=who(), now=datetime.now(UTC))
+    match outcome:
+        case None:
+            click.echo(f"{name} asks again", err=True)
+            _go_on(where, name)
+            return 0
+        case people.Stale(live=live):
+            click.echo(
+                f"{name} still asks: {live.question} ({left(live.deadline, datetime.now(UTC))})", err=True
+            )
+        case people.Late(why=why) | people.Nothing(why=why):
+            click.echo(f"{why}: nothing expired", err=True)
+    return TOO_LATE
+
+
+@click.command("approvals")
+@click.option("--all", "all_", is_flag=True, help="Answered and expired requests too.")
+@as_json
+@places
+def approvals_(all_: bool, json_: bool, folder: str, store: str | None) -> None:
+    """Show what waits for a person.
+
+    The nearest deadline first; with --all everything that was asked, newest first.
+    """
+    where = find(folder, store)
+    now = datetime.now(UTC)
+    with opened(where) as runs:
+        rows = [_row(runs, state, asked, now) for state, asked in people.inbox(runs, every=all_)]
+    if json_:
+        emit(rows)
+        return
+    if not rows:
+        click.echo("nothing was ever asked" if all_ else "nothing waits for a person", err=True)
+    for row in rows:
+        number = f"#{row['iteration']} {row['about']}"
+        click.echo(f"{row['run']}  {number}  {_stands(row, now)}  {words.safe(row['question'])}")
+        if row["next"]:
+            click.echo(f"    {words.typed(row['next'], row['run'], where.project)}")
+
+
+def _row(store: Store, state: LoopState, asked: people.Asked, now: datetime) -> dict[str, Any]:
+    """One request as the inbox has it."""
+    request, run = asked.request, state.run
+    is_open = state.approval is not None and state.approval.id == request.id
+    there = people.standing(store, run, request.id) if is_open else None
+    decision, at = there or (asked.decision, asked.decided_at)
+    waits = is_open and decision is None
+    on_hold = state.expired and state.answer is not None and state.answer.id == request.id
+    deadline = request.deadline
+    return {
+        "run": run,
+        "approval": request.id,
+        "iteration": request.iteration,
+        "about": request.about,
+        "question": request.question,
+        "asked_at": asked.at.astimezone(UTC),
+        "deadline": deadline.astimezone(UTC) if deadline else None,
+        "left_s": round(max(0.0, (deadline - now).total_seconds()), 1) if waits and deadline else None,
+        "answer": decision.answer if decision else None,
+        "by": decision.by if decision else None,
+        "channel": decision.channel if decision else None,
+        "decided_at": at.astimezone(UTC) if at else None,
+        "note": decision.note if decision else None,
+        "override": decision.override if decision else None,
+        "next": f"loopwright approve {run}" if waits else f"loopwright ask-again {run}" if on_hold else None,
+    }
+
+
+def _stands(row: dict[str, Any], now: datetime) -> str:
+    """How a request stands, in a word or two."""
+    if row["answer"] == "expired":
+        return "expired"
+    if row["answer"]:
+        return f"{row['answer']} by {row['by']}"
+    return left(row["deadline"], now) if row["left_s"] is not None else "withdrawn"
+
+
+def _answer(
+    answer: Literal["approve", "revise", "reject"], run: str, folder: str, store: str | None, **more: Any
+) -> int:
+    """Leaves the answer, sees to it where nobody drives the run, and says what follows. The exit code."""
+    outside(answer)
+    if answer == "revise" and not (more["note"] or "").strip():
+        raise UsageError("revise needs --note TEXT: it is what the agent reads")
+    where = find(folder, store)
+    add = {
+        "max_iterations": more.get("add_iterations"),
+        "max_duration": more.get("add_duration"),
+        "budget": more.get("add_budget"),
+    }
+    said = people.Said(
+        answer=answer,
+        by=who(),
+        channel="cli",
+        note=_text(more.get("note")) or "",
+        override=_text(more.get("override")),
+        add={name: amount for name, amount in add.items() if amount is not None},
+    )
+    with opened(where) as runs:
+        name = the_run(runs, run)
+        outcome = people.answer(runs, name, said, now=datetime.now(UTC), approval=more["approval"])
+    text, code = told(outcome, name, where.project)
+    click.echo(words.safe(text), err=True)
+    if code:
+        return code
+    state = _go_on(where, name)
+    if state is not None and answer == "approve" and _moved(state):
+        return TOO_LATE
+    return 0
+
+
+def _text(given: str | None) -> str | None:
+    """What was typed, as text that can be kept."""
+    return None if given is None else os.fsencode(given).decode(errors="replace")
+
+
+def _moved(state: LoopState) -> bool:
+    """Whether an acceptance did not count, because the work is no longer what was judged."""
+    it = state.current
+    return state.finished is None and state.subject == "accept" and it is not None and it.verdict is None
+
+
+def _go_on(where: Where, run: str) -> LoopState | None:
+    """The run once it took the answer in, if that is ours to do; says how it goes on."""
+    state = settled(where, run, tell=lambda line: click.echo(words.safe(line), err=True))
+    if isinstance(state, LoopwrightError):
+        with opened(where) as runs:
+            claim = people.driver(runs, run)
+        if isinstance(state, Locked) and claim is not None and owner_alive(claim.owner):
+            click.echo("the process that drives it goes on from here", err=True)
+        else:
+            resume = words.typed(f"loopwright resume {run}", run, where.project)
+            click.echo(f"{resume} takes it in; for now: {state}", err=True)
+        return None
+    for line in (*asked_lines(state, where), *words.three_lines(state, where.project, ours=True)):
+        click.echo(line, err=True)
+    return state

@@ -1,0 +1,101 @@
+"""One run as its host holds it open: who performs, where, for whom, and what was last seen of the workspace.
+
+Rule: nothing here decides or performs; these are the hands that `perform` and `scoring` share.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import ChainMap
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal, cast
+
+from loopwright.clock import Clock
+from loopwright.core import events as ev
+from loopwright.core.policy import Deliver, Policy
+from loopwright.errors import WorkspaceError
+from loopwright.journal import Journal
+from loopwright.ports import Agent, Gate, Lease
+from loopwright.workspace.opened import Look, Workspace
+
+UNSEEN: Final = Look(tree=None, evidence=None)
+FRESH_S: Final = 0.1  # a look so young need not be repeated: each costs as much as a small gate
+Watched = Callable[[Awaitable[Any]], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The work was cut from outside, and why."""
+
+    cause: Literal["stop", "pause", "handover"]
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """One run as its host holds it open: its journal, its pure policy, and who performs."""
+
+    journal: Journal
+    policy: Policy
+    agent: Agent
+    improve: Agent | None
+    gates: Mapping[str, Gate]
+    workspace: Workspace
+    project: Path
+    artifacts: Path
+    env: Mapping[str, str]
+    clock: Clock
+    keys: Mapping[str, str] = field(default_factory=dict)  # secrets that one agent or gate alone may see
+    leaving: asyncio.Event = field(default_factory=asyncio.Event)
+    lease: Lease | None = None
+    lease_s: float = 30.0
+    renewed: float = field(default_factory=time.monotonic)
+    began: float = field(default_factory=time.monotonic)  # when the attempt under way did
+    watched: tuple[Path, ...] = ()  # what no agent may change
+    dice: Callable[[], float] = lambda: 0.5
+    hear: Callable[[bytes], None] | None = None
+    begin: Callable[[str], None] = lambda _: None  # told what starts now, for a live view
+    tell: Callable[[str], None] = lambda _: None  # a line of news for the person who started it
+    deliver: Callable[[Deliver], ev.Delivered] = lambda asked: ev.Delivered(
+        to=asked.to, problem="no workspace"
+    )
+    gated: bool = False  # gates ran since the last look
+    fresh: tuple[Look, float] | None = None  # what was seen a moment ago, and when: nothing has run since
+    on_tamper: str = "restore"  # or "ask": what becomes of protected files that the agent changed
+    waits: bool = False  # for the person who is asked, with the run kept open
+    person: Callable[[Run], None] = lambda _: None  # called again and again while one is waited for
+
+
+async def look(run: Run) -> Look:
+    """The workspace as it is now."""
+    return await asyncio.to_thread(run.workspace.look) if run.workspace.watched else UNSEEN
+
+
+def just_seen(run: Run) -> Look | None:
+    """The last look, where nothing has run or waited since."""
+    fresh, run.fresh = run.fresh, None
+    return fresh[0] if fresh is not None and run.clock.monotonic() - fresh[1] < FRESH_S else None
+
+
+def folder_of(run: Run, iteration: int, name: str, *, made: bool) -> Path:
+    """A folder for the files of one attempt or gate; what works without a workspace has none of its own."""
+    if not made:
+        return run.artifacts
+    folder = run.artifacts / f"{iteration:04d}" / name
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise WorkspaceError(f"{folder} cannot be made: {error.strerror or error}") from error
+    return folder
+
+
+def environment_of(run: Run, names: tuple[str, ...], own: dict[str, str]) -> Mapping[str, str]:
+    """What one agent or gate sees: its own marks, what all see, and the secrets of these names alone.
+
+    A view, not a copy: a function looks at none of it.
+    """
+    secrets = {name: run.keys[name] for name in names if name in run.keys}
+    shared = cast("dict[str, str]", run.env)  # nobody writes to it
+    return ChainMap(own, shared, secrets)

@@ -1,0 +1,131 @@
+"""Performing the gates: each judges the present workspace, and its score is a fact.
+
+Rules. What a gate does wrong becomes an error, never an exception. What it changes of the work it
+judges, or of protected files, is seen from outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from loopwright import standing
+from loopwright.core import events as ev
+from loopwright.core.judge import settle
+from loopwright.core.policy import RunGates
+from loopwright.core.values import Score
+from loopwright.gates.measure import measure
+from loopwright.ports import Gate, Place, Seen
+from loopwright.running import Cut, Run, Watched, environment_of, folder_of, just_seen, look
+from loopwright.workspace.opened import shown
+
+
+async def gates(run: Run, command: RunGates, watched: Watched) -> None:
+    """Scores the workspace with the missing gates, one after another; neighbours that may run in parallel do."""
+    seen = just_seen(run) or await look(run)
+    standing.note_changes(run, seen)
+    missing = [run.gates[name] for name in command.missing]
+    tree = run.journal.state.snapshot
+    while missing:
+        batch = [missing.pop(0)]
+        while batch[0].parallel and missing and missing[0].parallel:
+            if {gate.name for gate in batch} & set(missing[0].after):
+                break
+            batch.append(missing.pop(0))
+        run.begin(f"#{command.iteration} gate {', '.join(g.name for g in batch)}")
+        started = run.clock.monotonic()
+        scores = await watched(_all_scored(run, batch, command.iteration))
+        run.gated = True
+        rewritten = await _undone(run) if run.workspace.watched else ()
+        if isinstance(scores, Cut):
+            return
+        if run.workspace.watched:
+            scores, tree = await _untouched(run, batch, scores, rewritten, tree, first=command.iteration == 0)
+        for gate, (score, seconds) in zip(batch, scores, strict=True):
+            run.journal.record(
+                run.clock.now(),
+                ev.GateScored(
+                    gate=gate.name, score=score, seconds=seconds, snapshot=run.journal.state.snapshot
+                ),
+            )
+        if run.clock.monotonic() - started > 0.2:
+            await run.journal.save()  # facts wait for company a second at most
+        # Each gate was looked after, so where nothing changed this is how the next attempt finds it. Protected
+        # files are not in trees: they are looked at again.
+        same = tree == seen.tree and not rewritten and seen.evidence is None and run.workspace.recorded
+        run.fresh = (seen, run.clock.monotonic()) if same else None
+
+
+async def _all_scored(run: Run, batch: list[Gate], iteration: int) -> list[tuple[Score, float]]:
+    if len(batch) == 1:
+        return [await _scored(run, batch[0], iteration)]
+    return list(await asyncio.gather(*(_scored(run, gate, iteration) for gate in batch)))
+
+
+async def _scored(run: Run, gate: Gate, iteration: int) -> tuple[Score, float]:
+    """One gate's score, with its status, and the seconds it took."""
+    state = run.journal.state
+    it = state.current
+    seen = Seen(
+        iteration=iteration,
+        output=it.output if it else None,
+        summary=it.summary if it else "",
+        workdir=run.workspace.root if run.workspace.mode != "none" else None,
+        diff=lambda: run.workspace.diff(state.base),
+        previous=it.previous if it else None,
+        scores=it.scores if it else (),
+        mark=state.measured.get(gate.name),
+    )
+    folder = folder_of(run, iteration, f"gate-{gate.name}", made=run.workspace.mode != "none")
+    own = {"CI": "1", "LOOPWRIGHT_ITERATION": str(iteration), "LOOPWRIGHT_ARTIFACTS": str(folder)}
+    if gate.python:
+        own["PYTHONPYCACHEPREFIX"] = str(folder / "pycache")
+    place = Place(
+        root=run.workspace.root / gate.cwd if gate.cwd else run.workspace.root,
+        project=run.project,
+        artifacts=folder,
+        env=environment_of(run, gate.env, own),
+        timeout_s=gate.timeout or run.policy.limits.gate_timeout,
+        grace_s=run.policy.limits.grace,
+        redact=run.journal.redact,
+    )
+    started = run.clock.monotonic()
+    score = settle(gate.rule, run.policy.threshold, await measure(gate, seen, place))
+    return score, round(run.clock.monotonic() - started, 3)
+
+
+async def _undone(run: Run) -> tuple[str, ...]:
+    """Protected files that the code a gate ran has changed, put back: it is the agent's code, not the user."""
+    if not (touched := await asyncio.to_thread(run.workspace.touched)):
+        return ()
+    if (asked := run.journal.state.tampered) is not None:  # those were so before
+        touched = tuple(path for path in touched if shown(path) not in asked.paths)
+    await asyncio.to_thread(run.workspace.look)  # keeps what is replaced
+    return await asyncio.to_thread(run.workspace.put_back, touched)
+
+
+async def _untouched(
+    run: Run,
+    batch: list[Gate],
+    scores: list[tuple[Score, float]],
+    rewritten: tuple[str, ...],
+    tree: str | None,
+    *,
+    first: bool,
+) -> tuple[list[tuple[Score, float]], str | None]:
+    """The scores, as errors where a gate changed or deleted what it judged, and the tree it leaves for the next.
+
+    Before any work (`first`) no agent can have made it so: the gate itself must be mended.
+    """
+    if rewritten:
+        why = f"protected files were changed while it ran, and put back: {', '.join(rewritten[:5])}"
+        error = Score(0.0, why, status="error", cause="evidence")
+        return [(error, seconds) for _, seconds in scores], tree
+    if tree is None:
+        return scores, tree
+    changed, tree = await asyncio.to_thread(run.workspace.after_gate, tree)
+    if not changed:
+        return scores, tree
+    why = f"it changed {', '.join(changed[:5])} of the work it judged; allow it with writes = true"
+    error = Score(0.0, why, status="error", cause="tool" if first else "evidence")
+    judged = [(score if gate.writes else error, s) for gate, (score, s) in zip(batch, scores, strict=True)]
+    return judged, tree

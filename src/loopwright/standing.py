@@ -1,0 +1,110 @@
+"""Whether what gates have judged, and judge by, still stands; and what people decided about it, carried out.
+
+Rules. A person's word holds for what they were shown, nothing else. A change of protected files that is
+asked about stays in place, and is trusted only when a person says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Literal
+
+from loopwright.core import events as ev
+from loopwright.core.state import LoopState
+from loopwright.running import Run
+from loopwright.workspace.opened import Look, shown
+
+
+def expected(state: LoopState) -> str | None:
+    """The digest that the protected files have while nobody touches them: the true ones, or those asked about."""
+    touched = state.tampered
+    return touched.digest if touched is not None and touched.digest else state.evidence
+
+
+def note_tampering(run: Run, touched: tuple[str, ...]) -> None:
+    """Records which protected files are not the true ones, for a person to look at; or that all are again."""
+    state = run.journal.state
+    if touched:
+        digest = run.workspace.keep()
+        if state.tampered is not None and state.tampered.digest == digest:
+            return
+        asked = ev.EvidenceChanged(paths=tuple(map(shown, touched)), action="asked", digest=digest)
+        run.journal.record(run.clock.now(), asked)
+    elif state.tampered is not None:
+        undone = ev.EvidenceChanged(paths=state.tampered.paths, action="restored", digest=state.evidence)
+        run.journal.record(run.clock.now(), undone)
+
+
+async def moved(run: Run) -> bool:
+    """Whether the workspace is no longer what was judged. That is on record then, and its scores are void.
+
+    Files that gates leave are their own and move nothing.
+    """
+    state = run.journal.state
+    if not run.workspace.watched or state.current is None:
+        return False
+    run.fresh = None
+    seen: Look = await asyncio.to_thread(run.workspace.look)
+    touched = seen.evidence != expected(state)
+    if not touched and not await asyncio.to_thread(run.workspace.moved, state.snapshot):
+        run.gated = False
+        return False
+    if touched and state.tampered is not None:
+        note_tampering(run, run.workspace.touched())
+        touched = False
+    evidence = run.workspace.trust() if touched else None
+    cause: Literal["gate", "user"] = "gate" if run.gated else "user"
+    run.gated = False
+    run.journal.record(
+        run.clock.now(), ev.WorkspaceChanged(snapshot=seen.tree, evidence=evidence, cause=cause)
+    )
+    return True
+
+
+async def follow(run: Run) -> None:
+    """Makes the protected files what a person decided: trusted as they were shown, or put back."""
+    state, workspace = run.journal.state, run.workspace
+    touched = state.tampered
+    if touched is not None and touched.action == "blocked":
+        run.fresh = None
+        await asyncio.to_thread(workspace.look)  # keeps what is replaced
+        back = await asyncio.to_thread(workspace.put_back, workspace.touched())
+        seen: Look = await asyncio.to_thread(workspace.look)
+        run.journal.record(
+            run.clock.now(),
+            ev.EvidenceChanged(paths=back or touched.paths, action="restored", digest=state.evidence),
+            ev.WorkspaceChanged(snapshot=seen.tree, cause="restored"),
+        )
+        run.journal.flush()
+    elif touched is None and state.evidence is not None and workspace.trusted != state.evidence:
+        await asyncio.to_thread(workspace.remember, state.evidence)
+
+
+def note_changes(run: Run, seen: Look) -> None:
+    """Records what changed in the workspace while no attempt ran: the first look, the user's edits, gates' files."""
+    state = run.journal.state
+    if not run.workspace.watched:
+        return
+    if state.snapshot is None and state.evidence is None:
+        evidence = run.workspace.trust()
+        changed = ev.WorkspaceChanged(snapshot=seen.tree, evidence=evidence, cause="baseline")
+        for glob in run.workspace.unmatched():
+            run.tell(f"protected: {glob!r} matches no file")
+        if seen.left_out:
+            run.tell(
+                f"in no snapshot (secret-looking, large or a repository): {', '.join(seen.left_out[:10])}"
+            )
+    elif state.tampered is not None and seen.evidence != expected(state):
+        note_tampering(run, run.workspace.touched())
+        changed = ev.WorkspaceChanged(snapshot=seen.tree, cause="user")
+    elif (seen.tree, seen.evidence) != (state.snapshot, expected(state)):
+        evidence = state.evidence
+        if state.tampered is None and (seen.evidence != evidence or not run.gated):
+            evidence = run.workspace.trust()  # the user's new files too
+        changed = ev.WorkspaceChanged(
+            snapshot=seen.tree, evidence=evidence, cause="gate" if run.gated else "user"
+        )
+    else:
+        return
+    run.gated = False
+    run.journal.record(run.clock.now(), changed)
