@@ -90,6 +90,7 @@ def test_a_run_that_rests_is_told_at_once(stage):
         stage.agent,
         "--gate",
         "true",
+        "--no-wait",
         "--approve",
         "passed",
         "--as",

@@ -100,7 +100,7 @@ def restore_(run: str, iteration: str, force: bool, folder: str, store: str | No
 @click.option("--iteration", metavar="N|best", help="Which work; else the accepted one, else the best.")
 @places
 def apply_(run: str, branch: str | None, iteration: str | None, folder: str, store: str | None) -> None:
-    """Bring the work of RUN into your checkout, as uncommitted changes.
+    """Bring the work of RUN into your checkout, uncommitted.
 
     What you changed meanwhile stays. Where both changed the same lines nothing is applied (exit 3).
     """
