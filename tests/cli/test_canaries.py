@@ -6,7 +6,7 @@ import sys
 import urllib.parse
 from pathlib import Path
 
-from loopwright.core.events import NoteAdded
+from loopwright.core.events import ApprovalDecided, NoteAdded
 
 CANARIES = {
     "SERVICE_TOKEN": "cnry7Hq2ZkP9wL4x",
@@ -208,3 +208,16 @@ def test_a_secret_in_the_loop_itself_is_said_and_kept_out_of_prompts(stage):
         "r",
     )
     assert again.code == 0, "the same loop is still the same"
+
+
+def test_an_answer_that_holds_a_secret(stage):
+    """The signal itself is a row of the store, whether or not anybody takes it in."""
+    stage.run("--approve", "passed", "--no-wait", gate="true", expect=6)
+    note = f"use {CANARIES['DB_PASSWORD']} and {MADE[0]}"
+    ran = stage("revise", "r", "--note", note, **CANARIES)
+    assert ran.code == 0, ran.err
+    (decided,) = stage.of(ApprovalDecided)
+    assert decided.note == "use [redacted:DB_PASSWORD] and [redacted:github-token]"
+    for path in (stage.folder / ".agent-state").rglob("*"):
+        if path.is_file():
+            assert leaks(path.read_bytes()) == [], path

@@ -223,7 +223,12 @@ class Terminal:
             self._prompt()
             return
         outcome = people.answer(
-            run.journal.store, run.journal.run, said, now=run.clock.now(), approval=self._shown
+            run.journal.store,
+            run.journal.run,
+            said,
+            now=run.clock.now(),
+            approval=self._shown,
+            redact=run.journal.redact,
         )
         text, code = told(outcome, run.journal.run, self.project)
         if code:

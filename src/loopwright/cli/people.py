@@ -23,6 +23,7 @@ from loopwright.core.state import LoopState
 from loopwright.errors import Locked, LoopwrightError, UsageError
 from loopwright.hosts import people
 from loopwright.ports import Store
+from loopwright.redact import redactor
 from loopwright.stores.opened import owner_alive
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -188,7 +189,14 @@ def _answer(
     )
     with opened(where) as runs:
         name = the_run(runs, run)
-        outcome = people.answer(runs, name, said, now=datetime.now(UTC), approval=more["approval"])
+        outcome = people.answer(
+            runs,
+            name,
+            said,
+            now=datetime.now(UTC),
+            approval=more["approval"],
+            redact=redactor(os.environ),
+        )
     text, code = told(outcome, name, where.project)
     click.echo(words.safe(text), err=True)
     if code:

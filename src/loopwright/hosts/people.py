@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal, NoReturn, TypeAlias
 
@@ -23,6 +23,7 @@ from loopwright.hosts.take import raised
 from loopwright.journal import Journal, history
 from loopwright.loop import Loop
 from loopwright.ports import Agent, Store
+from loopwright.redact import PLAIN, Redactor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,11 +99,21 @@ class Asked:
     void: bool = False
 
 
-def answer(store: Store, run: str, said: Said, *, now: datetime, approval: str | None = None) -> Outcome:
+def answer(
+    store: Store,
+    run: str,
+    said: Said,
+    *,
+    now: datetime,
+    approval: str | None = None,
+    redact: Redactor = PLAIN,
+) -> Outcome:
     """What becomes of an answer to the open request of `run`, or to `approval` (an id, or how it begins).
 
-    `UsageError` for a run or a request that was never there.
+    What a person wrote goes through `redact` before it is on record. `UsageError` for a run or a request that was never there.
     """
+    override = None if said.override is None else redact.text(said.override)
+    said = replace(said, note=redact.text(said.note), override=override)
     state = _state(store, run)
     live = state.approval
     if live is not None and (approval is None or live.id.startswith(approval)):
