@@ -14,10 +14,10 @@ from typing import Final
 
 from loopwright import codec
 from loopwright.core.apply import apply, fold
-from loopwright.core.events import Claimed, Event, IterationClosed
+from loopwright.core.events import Claimed, Event, IterationClosed, RunStarted
 from loopwright.core.head import head, readable
 from loopwright.core.state import LoopState
-from loopwright.errors import Locked, Taken
+from loopwright.errors import Corrupt, Locked, Taken
 from loopwright.ports import Kept, Observe, Store
 
 KEEP_FOLD_EVERY: Final = 64  # commits between cached folds: resuming re-reads no more than these
@@ -36,6 +36,7 @@ class Journal:
         self._epoch = 0
         self._observe = observe
         self._pending: list[tuple[datetime, Event]] = []
+        self._closed: LoopState | None = None  # as the last iteration closed, while that waits for a flush
         self._kept = 0
         self._load()
 
@@ -59,7 +60,7 @@ class Journal:
 
     def catch_up(self) -> None:
         """Folds what others wrote since."""
-        for commit in codec.commits(self.run, self.store.read(self.run, self.n), self.n, self._link):
+        for commit in commits(self.store, self.run, self.n, self._link):
             self.state = fold(self.state, commit.facts)
             self.n, self._link = commit.n, commit.link
 
@@ -73,6 +74,8 @@ class Journal:
         for event in events:
             self.state = apply(self.state, event, at)
             self._pending.append((max(at, self.state.updated_at or at), event))
+            if isinstance(event, IterationClosed):
+                self._closed = self.state
 
     def flush(self) -> None:
         """Writes the waiting facts as one commit; returns once they are durable. `Locked` when fenced off."""
@@ -84,13 +87,7 @@ class Journal:
         link = codec.link_of(line)
         due = n - self._kept >= KEEP_FOLD_EVERY
         state = self.state
-        kept = Kept(
-            head=codec.dumps(head(state)),
-            active=state.finished is None,
-            fold=codec.encode_fold(n, link, state) if due else None,
-            closed=state.iteration if any(isinstance(e, IterationClosed) for _, e in facts) else None,
-            state=lambda: codec.dumps(readable(state), indent=2),
-        )
+        kept = kept_of(state, self._closed, fold=codec.encode_fold(n, link, state) if due else None)
         try:
             self.store.append_with(self.run, n, line, kept)
         except Taken as taken:
@@ -101,6 +98,7 @@ class Journal:
         self.n, self._link = n, link
         self._kept = n if due else self._kept
         self._pending.clear()
+        self._closed = None
         for _, event in facts:
             for see in self._observe:
                 see(event)
@@ -111,10 +109,37 @@ class Journal:
         return bool(self._pending)
 
 
+def kept_of(state: LoopState, closed: LoopState | None, *, fold: bytes | None = None) -> Kept:
+    """What a store keeps beside a commit that leads to `state`; `closed` is the state as it closed an iteration."""
+    return Kept(
+        head=codec.dumps(head(state)),
+        active=state.finished is None,
+        fold=fold,
+        closed=None if closed is None else closed.iteration,
+        state=lambda: codec.dumps(readable(state), indent=2),
+        at_close=lambda: codec.dumps(readable(closed or state), indent=2),
+    )
+
+
+def commits(store: Store, run: str, after: int = 0, link: str = "") -> Iterator[codec.Commit]:
+    """The commits of a run after number `after`; a damaged one is a `Corrupt` that says where it stands."""
+    try:
+        for commit in codec.commits(run, store.read(run, after), after, link):
+            begun = commit.facts[0][1] if commit.n == 1 and commit.facts else None
+            if isinstance(begun, RunStarted) and begun.run != run:
+                raise Corrupt(f"commit 1 of run {run} is of run {begun.run}: their records were mixed up")
+            yield commit
+            after = commit.n
+    except Corrupt as error:
+        place = getattr(store, "place", None)
+        where = f" ({place(run, after + 1)})" if place is not None else ""
+        raise Corrupt(f"{error}{where}") from None
+
+
 def history(store: Store, run: str) -> Iterator[tuple[int, datetime, Event, LoopState]]:
     """Each fact of a run with its commit's number, when it happened, and the state after it."""
     state = LoopState()
-    for commit in codec.commits(run, store.read(run)):
+    for commit in commits(store, run):
         for at, event in commit.facts:
             state = apply(state, event, at)
             yield commit.n, at, event, state

@@ -129,8 +129,8 @@ class Kept:
     """What a store keeps beside a commit, so that readers need not fold the journal.
 
     `head` is the run document as JSON, `fold` a cached fold (now and then). `closed` is the iteration
-    that this commit closed; `state` makes the run's state as JSON for people (`core.head.readable`),
-    which only stores that people read ask for.
+    that this commit closed; `state` and `at_close` make the run's state as JSON for people
+    (`core.head.readable`), as of this commit and as of that close, for stores that people read.
     """
 
     head: bytes
@@ -138,6 +138,7 @@ class Kept:
     fold: bytes | None = None
     closed: int | None = None
     state: Callable[[], bytes] = lambda: b"{}"
+    at_close: Callable[[], bytes] = lambda: b"{}"
 
 
 class Lease(Protocol):

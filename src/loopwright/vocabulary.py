@@ -61,7 +61,7 @@ LATER: Final[Mapping[str, tuple[object, ...]]] = {
     "deliver.branch": (),
     "notify.to": (),
     "notify.on": (),
-    "store.url": ("memory:", "sqlite:"),
+    "store.url": ("memory:", "files:", "sqlite:"),
     "store.artifacts": (),
     "server": (),
     "trigger": (),

@@ -10,18 +10,22 @@ import pytest
 
 from loopwright.errors import Corrupt, StoreError, Taken
 from loopwright.ports import Kept
+from loopwright.stores.files import FilesStore
 from loopwright.stores.memory import MemoryStore
 from loopwright.stores.opened import open_store, owner, owner_alive, store_path
 from loopwright.stores.sqlite import SqliteStore
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+KINDS = {
+    "memory": lambda folder: MemoryStore(),
+    "files": lambda folder: FilesStore(folder / "s"),
+    "sqlite": lambda folder: SqliteStore(folder / "s" / "runs.db", alive=owner_alive),
+}
+
+
+@pytest.fixture(params=KINDS)
 def store(request, tmp_path):
-    made = (
-        MemoryStore()
-        if request.param == "memory"
-        else SqliteStore(tmp_path / "s" / "runs.db", alive=owner_alive)
-    )
+    made = KINDS[request.param](tmp_path)
     yield made
     made.close()
 
@@ -246,7 +250,7 @@ def test_memory_is_no_file():
 
 
 @pytest.mark.parametrize(
-    "url", ["files:x", "s3://b/p", "postgresql://h/d", "sqlite:", "sqlite:///", "mysql://x", "memory:x", ""]
+    "url", ["files:", "s3://b/p", "postgresql://h/d", "sqlite:", "sqlite:///", "mysql://x", "memory:x", ""]
 )
 def test_a_url_that_names_no_store_is_an_error(url, tmp_path):
     from loopwright.errors import UsageError

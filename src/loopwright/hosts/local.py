@@ -22,6 +22,7 @@ from loopwright.hosts.mend import handed_over, mend
 from loopwright.hosts.ways import STATE, Held, Ways
 from loopwright.journal import Journal
 from loopwright.loop import Assembled, Loop, assemble
+from loopwright.mending import mended
 from loopwright.perform import Run
 from loopwright.stores.opened import open_store, owner, store_exists, store_path
 from loopwright.supervise import child_environment
@@ -241,5 +242,8 @@ def _journal(run: str, ways: Ways, stack: ExitStack) -> Journal:
         store = open_store(store, ways.project)
         stack.callback(store.close)
     journal = Journal(store, run, observe=ways.observe)
+    if journal.exists:
+        for line in mended(store, run):
+            ways.tell(line)
     take.check_place(run, journal.state, ways.project)
     return journal
