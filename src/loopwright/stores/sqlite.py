@@ -19,6 +19,7 @@ import apsw
 
 from loopwright.errors import Corrupt, StoreError, Taken
 from loopwright.ports import Kept
+from loopwright.stores import disk
 
 APPLICATION: Final = 0x4C505752  # "LPWR"
 VERSION: Final = 1
@@ -77,7 +78,7 @@ class SqliteStore:
 
     def _create(self) -> None:
         """Makes the file whole under another name, then links it into place: it is never seen half made."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_dir(self.path.parent)
         fd, name = tempfile.mkstemp(prefix=".new-", suffix=".db", dir=self.path.parent)
         os.close(fd)
         made = Path(name)
@@ -91,11 +92,8 @@ class SqliteStore:
             db.close()
             with suppress(FileExistsError):  # another process was first: its file is as good
                 os.link(made, self.path)
-            folder = os.open(self.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+            for folder in (self.path.parent, self.path.parent.parent):  # the second: whoever made the first
+                disk.sync_dir(folder)
         finally:
             for suffix in ("", "-wal", "-shm"):
                 with suppress(FileNotFoundError):

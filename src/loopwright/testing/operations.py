@@ -18,7 +18,10 @@ Kind: TypeAlias = Literal["create", "write", "truncate", "sync", "rename", "link
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Op:
-    """One operation on a file or folder: `to` is a rename's or link's new name, `at` a byte, `file` the inode."""
+    """One operation on a file or folder: `to` is a rename's or link's new name, `at` a byte, `file` the inode.
+
+    `whole`: who asked for it cannot be told that only a part was done.
+    """
 
     kind: Kind
     path: str
@@ -26,6 +29,7 @@ class Op:
     at: int = 0
     data: bytes = b""
     file: int = 0
+    whole: bool = False
 
 
 Do: TypeAlias = Callable[[bytes | None], Any]  # performs it; with bytes, writes these instead
