@@ -17,7 +17,7 @@ from loopwright.core.apply import apply, fold
 from loopwright.core.events import Claimed, Event, IterationClosed, RunStarted
 from loopwright.core.head import head, readable
 from loopwright.core.state import LoopState
-from loopwright.errors import Corrupt, Locked, Taken
+from loopwright.errors import Corrupt, Locked, StoreError, Taken
 from loopwright.ports import Kept, Observe, Store
 
 KEEP_FOLD_EVERY: Final = 64  # commits between cached folds: resuming re-reads no more than these
@@ -130,10 +130,12 @@ def commits(store: Store, run: str, after: int = 0, link: str = "") -> Iterator[
                 raise Corrupt(f"commit 1 of run {run} is of run {begun.run}: their records were mixed up")
             yield commit
             after = commit.n
-    except Corrupt as error:
+    except StoreError as error:
         place = getattr(store, "place", None)
-        where = f" ({place(run, after + 1)})" if place is not None else ""
-        raise Corrupt(f"{error}{where}") from None
+        where = "" if place is None else place(run, after + 1)
+        if not where or where.partition(", ")[0] in str(error):
+            raise
+        raise type(error)(f"{error} ({where})") from None
 
 
 def history(store: Store, run: str) -> Iterator[tuple[int, datetime, Event, LoopState]]:

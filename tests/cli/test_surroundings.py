@@ -18,6 +18,7 @@ from stage import FREE, WORK, Stage, files
 
 from loopwright import codec
 from loopwright.core import events as ev
+from loopwright.core.head import readable
 from loopwright.journal import history
 from loopwright.stores.sqlite import SqliteStore
 

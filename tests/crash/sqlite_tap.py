@@ -30,7 +30,10 @@ def sqlite_calls(folder: Path, around: Around) -> Iterator[None]:
             self.path = name.filename() if isinstance(name, apsw.URIFilename) else name
             self.dirsync = bool(flags[0] & apsw.SQLITE_OPEN_CREATE and flags[0] & JOURNALS)
             if flags[0] & apsw.SQLITE_OPEN_CREATE and not os.path.exists(self.path):
-                around(Op(kind="create", path=self.path), lambda _: super(File, self).__init__(below, name, flags))
+                around(
+                    Op(kind="create", path=self.path),
+                    lambda _: super(File, self).__init__(below, name, flags),
+                )
             else:
                 super().__init__(below, name, flags)
             self.inode = os.stat(self.path).st_ino

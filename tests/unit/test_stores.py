@@ -15,7 +15,6 @@ from loopwright.stores.memory import MemoryStore
 from loopwright.stores.opened import open_store, owner, owner_alive, store_path
 from loopwright.stores.sqlite import SqliteStore
 
-
 KINDS = {
     "memory": lambda folder: MemoryStore(),
     "files": lambda folder: FilesStore(folder / "s"),

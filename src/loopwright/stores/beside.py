@@ -45,9 +45,14 @@ class Beside:
     def _sums(self, run: str) -> Path:
         return self.folder / "checkpoints" / f"{run}.sha256"
 
+    def framed(self, run: str, path: Path) -> tuple[dict[str, Any], bytes] | None:
+        """What a framed file of this run holds; `None` when it is missing, damaged or another run's."""
+        found = disk.framed(path)
+        return found if found is not None and found[0].get("run") == run else None
+
     def known(self, run: str) -> Witness | None:
         """What the head knows of the journal; `None` without a good head."""
-        found = disk.framed(self.head(run))
+        found = self.framed(run, self.head(run))
         try:
             return None if found is None else witness(found[0])
         except (ValueError, KeyError, TypeError):
@@ -72,7 +77,7 @@ class Beside:
         disk.put(self.state(run), state, sync=False)
         if kept.fold is not None:
             disk.make_dir(self.fold(run).parent)
-            disk.put(self.fold(run), disk.frame(kept.fold, n=seen.n), sync=False)
+            disk.put(self.fold(run), disk.frame(kept.fold, run=run, n=seen.n), sync=False)
         self._put_head(run, seen, commit, kept, state)
 
     def _put_head(self, run: str, seen: Seen, commit: bytes, kept: Kept, state: bytes) -> None:
@@ -91,7 +96,7 @@ class Beside:
 
     def _count(self, run: str) -> int:
         if run not in self._made:
-            found = disk.framed(self.head(run))
+            found = self.framed(run, self.head(run))
             self._made[run] = found[0].get("checkpoints", 0) if found else len(self._listed(run) or ())
         return self._made[run]
 
@@ -103,7 +108,8 @@ class Beside:
         """Each checkpoint written, in order: name and digest; `None` when the list is damaged."""
         try:
             rows = self._sums(run).read_text("ascii").splitlines()
-            return [(name, sha) for sha, name in (row.split("  ") for row in rows)]
+            found = [(name, sha) for sha, name in (row.split("  ") for row in rows)]
+            return found if all(name.rpartition("-")[0] == run for name, _ in found) else None
         except FileNotFoundError:
             return []
         except (OSError, ValueError):
@@ -111,14 +117,14 @@ class Beside:
 
     def sound(self, run: str, seen: Seen) -> bool:
         """Whether everything is as it was written with the last commit of the journal, which `seen` ends with."""
-        found, listed = disk.framed(self.head(run)), self._listed(run)
+        found, listed = self.framed(run, self.head(run)), self._listed(run)
         if found is None or listed is None:
             return False
         fields = found[0]
-        told = (fields.get("run"), fields.get("n"), fields.get("checkpoints"), fields.get("journal"))
-        if told != (run, seen.n, len(listed), seen.hash.hexdigest()):
+        told = (fields.get("n"), fields.get("checkpoints"), fields.get("journal"))
+        if told != (seen.n, len(listed), seen.hash.hexdigest()):
             return False
-        if self.fold(run).exists() and disk.framed(self.fold(run)) is None:
+        if self.fold(run).exists() and self.framed(run, self.fold(run)) is None:
             return False
         files = [(self.state(run), fields.get("state"))]
         files += [(self.folder / "checkpoints" / name, sha) for name, sha in dict(listed).items()]
@@ -153,7 +159,7 @@ class Beside:
         state = last.state()
         told += _corrected(self.state(run), state, earlier=run)
         for cache in (self.head(run), self.fold(run)):
-            if cache.exists() and disk.framed(cache) is None:
+            if cache.exists() and self.framed(run, cache) is None:
                 told.append(f"{cache} was damaged: it is kept as {disk.aside(cache).name}")
         self._put_head(run, seen, commit, last, state)
         return told

@@ -173,7 +173,7 @@ class FilesStore:
         found = []
         with _said(self.folder):
             for run in self._runs():
-                fields, body = disk.framed(self._beside.head(run)) or ({}, b"")
+                fields, body = self._beside.framed(run, self._beside.head(run)) or ({}, b"")
                 if active is None or fields.get("active", True) == active:
                     found.append((fields.get("touched", 0), run, body))
         return [(run, body) for _, run, body in sorted(found, reverse=True)[:limit]]
@@ -189,7 +189,7 @@ class FilesStore:
 
     def cached(self, run: str) -> tuple[int, bytes] | None:
         """A cached fold, as long as every byte of the journal it stands for is as it was written."""
-        found, known = disk.framed(self._beside.fold(run)), self._beside.known(run)
+        found, known = self._beside.framed(run, self._beside.fold(run)), self._beside.known(run)
         if (
             found is None
             or known is None

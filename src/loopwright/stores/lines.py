@@ -77,7 +77,10 @@ def read(fd: int, path: Path, seen: Seen, known: Witness | None) -> Iterator[byt
             yield line[:-1]
     if known is not None and seen.n < known.n:
         raise damaged(
-            path, seen.n + 1, seen.end, f"it ends here, but commit {known.n} was acknowledged: an older copy?"
+            path,
+            seen.n + 1,
+            seen.end,
+            f"it ends here, but commit {known.n} was acknowledged (an older copy?)",
         )
     if seen.n == 0:  # the first commit is on disk before the file has its name
         raise damaged(path, 1, 0, "it holds no commit")

@@ -209,6 +209,10 @@ class SqliteStore:
                 yield n, body
             after = rows[-1][0]
 
+    def place(self, run: str, n: int) -> str:  # noqa: ARG002 - every row is in the one file
+        """Where commit `n` stands: the file."""
+        return str(self.path)
+
     def heads(self, *, active: bool | None = None, limit: int = 1000) -> Iterable[tuple[str, bytes]]:
         """Runs with their heads, newest first."""
         where = "" if active is None else f"WHERE active={int(active)}"

@@ -10,9 +10,9 @@ Rule: nothing here is used by loopwright when it runs.
 """
 
 from loopwright.testing.conformance import FAMILIES, Checked, check_store
-from loopwright.testing.crash import Fault, crashed
+from loopwright.testing.crash import Fault, crashed, unsynced
 from loopwright.testing.operations import Around, Op, Tap, os_calls
-from loopwright.testing.power import PROFILES, Disk, recorded, states
+from loopwright.testing.power import PROFILES, Disk, recorded, states, written
 
 __all__ = [
     "FAMILIES",
@@ -28,4 +28,6 @@ __all__ = [
     "os_calls",
     "recorded",
     "states",
+    "unsynced",
+    "written",
 ]

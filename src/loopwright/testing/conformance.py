@@ -70,18 +70,21 @@ def check_store(
     tried: dict[str, int] = {}
     losses: list[str] = []
     names = ("order", "uniqueness", "fencing") if not lasting else FAMILIES
+    trial = _Trial(make, tap)
+    checks: dict[str, Callable[[Path], tuple[int, list[str]]]] = {
+        "order": lambda place: _order(make, place),
+        "uniqueness": lambda place: _uniqueness(make, place),
+        "fencing": lambda place: _fencing(make, place),
+        "concurrency": lambda place: _concurrency(make, place),
+        "crash": lambda place: _crash(trial, place, every),
+        "durability": lambda place: _durability(trial, place, every, chances),
+    }
     for family in (name for name in names if name in families):
         with _scratch(folder) as place:
-            match family:
-                case "order" | "uniqueness" | "fencing" as name:
-                    check = {"order": _order, "uniqueness": _uniqueness, "fencing": _fencing}[name]
-                    count, found = check(make, place)
-                case "concurrency":
-                    count, found = _concurrency(make, place)
-                case "crash":
-                    count, found = _crash(_Trial(make, tap), place, every)
-                case _:
-                    count, found = _durability(_Trial(make, tap), place, every, chances)
+            try:
+                count, found = checks[family](place)
+            except Exception as error:  # noqa: BLE001 - whatever a store under trial raises is its loss
+                count, found = 1, [f"it failed: {type(error).__name__}: {error}"]
         tried[family] = count
         losses += [f"{family}: {what}" for what in found]
         if count == 0:

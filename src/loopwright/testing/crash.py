@@ -131,7 +131,8 @@ def _child(work: Callable[[Say], None], folder: Path, tap: Tap, fault: Fault | N
     write, leave = os.write, os._exit  # as they are before they are tapped
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(LIMIT_S)
-    sys.excepthook = sys.unraisablehook = lambda *_: None  # what matters is said; the rest is noise of the fault
+    sys.excepthook = lambda *_: None  # what matters is said; the rest is noise of the fault
+    sys.unraisablehook = lambda _: None
     trip = _Trip(fault)
 
     def say(mark: str, text: str) -> None:
