@@ -154,8 +154,10 @@ class Lease(Protocol):
 class Store(Protocol):
     """Keeps journals: blocking and small, the host gives it a thread.
 
-    Commits are bytes the store never looks into; `n` counts from 1. Damage found in them is the
-    reader's (`codec`) to name.
+    Commits are bytes the store never looks into, without a newline; `n` counts from 1. Damage found in
+    them is the reader's (`codec`) to name. A store may also have `place(run, n)`, where a commit stands, for
+    that message, and `mend(run, kept_of)`, which makes anew what it keeps beside a journal (`mending`).
+    `loopwright.testing.check_store` tries all that is said here.
     """
 
     def append(self, run: str, n: int, commit: bytes) -> None:
