@@ -72,10 +72,10 @@ def check_store(
     names = ("order", "uniqueness", "fencing") if not lasting else FAMILIES
     trial = _Trial(make, tap)
     checks: dict[str, Callable[[Path], tuple[int, list[str]]]] = {
-        "order": lambda place: _order(make, place),
-        "uniqueness": lambda place: _uniqueness(make, place),
-        "fencing": lambda place: _fencing(make, place),
-        "concurrency": lambda place: _concurrency(make, place),
+        "order": lambda place: _order(trial, place),
+        "uniqueness": lambda place: _uniqueness(trial, place),
+        "fencing": lambda place: _fencing(trial, place),
+        "concurrency": lambda place: _concurrency(trial, place),
         "crash": lambda place: _crash(trial, place, every),
         "durability": lambda place: _durability(trial, place, every, chances),
     }
@@ -110,127 +110,6 @@ def opened(make: Make, folder: Path) -> Iterator[Store]:
         yield store
     finally:
         store.close()
-
-
-def _order(make: Make, place: Path) -> tuple[int, list[str]]:
-    found: list[str] = []
-    with opened(make, place / "s") as store:
-        for n in range(1, 151):
-            store.append("r", n, b"%d" % n)
-        expected = [(n, b"%d" % n) for n in range(1, 151)]
-        if list(store.read("r")) != expected or list(store.read("r", 148)) != expected[148:]:
-            found.append("150 commits do not come back as written")
-        if list(store.read("none")):
-            found.append("a run that never was has commits")
-        for run in ("a", "b", "c", "a"):
-            n = 1 + sum(1 for _ in store.read(run))
-            store.append_with(run, n, b"x", play.kept(1))
-        if [run for run, _ in store.heads(active=True) if run != "r"] != ["a", "c", "b"]:
-            found.append("heads are not newest first")
-        for i in range(20):
-            store.signal("r", f"note/{i}", b"%d" % i)
-        if list(store.signals("r")) != [(f"note/{i}", b"%d" % i) for i in range(20)]:
-            found.append("signals do not come back oldest first")
-    return 175, found
-
-
-def _uniqueness(make: Make, place: Path) -> tuple[int, list[str]]:
-    found: list[str] = []
-    with opened(make, place / "s") as store:
-        store.append_with("r", 1, play.commit(1), play.kept(1))
-        for body in (play.commit(1), play.commit(2)):
-            try:
-                store.append_with("r", 1, body, play.kept(2))
-                found.append("a number was written twice")
-            except Taken as taken:
-                if taken.standing != play.commit(1):
-                    found.append("a refusal does not say what stands there")
-        if dict(store.heads()).get("r") not in {b"", play.head(1)} or store.cached("r") is not None:
-            found.append("a refused commit changed what is kept")
-        try:
-            store.append("r", 3, play.commit(3))
-            found.append("a gap was written")
-        except (ValueError, Corrupt):
-            pass
-        if list(store.read("r")) != [(1, play.commit(1))]:
-            found.append("a refused commit is there")
-        free = [store.signal("r", "decision/1", b"yes"), store.signal("r", "decision/1", b"no")]
-        store.settle("r", ["decision/1"])
-        free.append(store.signal("r", "decision/1", b"again"))
-        if free != [True, False, False]:
-            found.append("a signal's key was free twice")
-        if list(store.signals("r")):
-            found.append("a consumed signal is still there")
-    return 7, found
-
-
-def _fencing(make: Make, place: Path) -> tuple[int, list[str]]:
-    """A paused holder is the first of two stores; the second goes on without it, then the first comes back."""
-    found: list[str] = []
-    with opened(make, place / "s") as first:
-        second = make(place / "s") if place.joinpath("s").exists() else first
-        lease = first.lease("r", "1:1@one@boot", 30)
-        if lease is None or not lease.renew() or second.lease("r", "2:2@two@boot", 30) is not None:
-            found.append("a lease has two owners, or none")
-        first.append_with("r", 1, play.commit(1), play.kept(1))
-        second.append_with("r", 2, play.commit(2), play.kept(2))
-        for late in (2, 1):
-            try:
-                first.append_with("r", late, play.commit(4), play.kept(4))
-                found.append("the late commit of a holder that was overtaken was taken")
-            except Taken as taken:
-                if taken.standing != play.commit(late):
-                    found.append("the refusal does not say what stands there")
-        if dict(second.heads()).get("r") not in {play.head(1), play.head(2)}:
-            found.append("a refused commit changed the head")
-        if [body for _, body in first.read("r")] != [play.commit(1), play.commit(2)]:
-            found.append("a refused commit changed the record")
-        if lease is not None:
-            lease.release()
-        if (after := second.lease("r", "2:2@two@boot", 30)) is None or (lease and lease.renew()):
-            found.append("a lease that was given back is not free, or is still renewed")
-        if after is not None:
-            after.release()
-        if second is not first:
-            second.close()
-    return 6, found
-
-
-def _concurrency(make: Make, place: Path) -> tuple[int, list[str]]:
-    """Eight processes begin together, on a folder that is not there yet, and all want the same numbers and keys."""
-    store = place / "s"
-    wait, go = os.pipe()
-
-    def work(me: int) -> Work:
-        def write(say: Say) -> None:
-            os.close(go)
-            os.read(wait, 1)  # ends when everybody is there and has let go
-            with opened(make, store) as mine:
-                for n in range(1, NUMBERS + 1):
-                    if mine.signal("r", f"key/{n}", b"%d" % me):
-                        say(f"key {n}")
-                    try:
-                        mine.append_with("r", n, b"%d/%d" % (me, n), play.kept(1))
-                        say(f"number {n}")
-                    except Taken:
-                        pass
-
-        return write
-
-    writers = [begun(work(i), place / "unseen", os_calls) for i in range(WRITERS)]
-    os.close(go)
-    os.close(wait)
-    ends = [ended(*writer) for writer in writers]
-    found = [f"a writer failed: {end.error}" for end in ends if end.error or end.killed]
-    said = [text for end in ends for text in end.said]
-    for what in ("key", "number"):
-        wins = sorted(int(text.split()[1]) for text in said if text.startswith(what))
-        if wins != list(range(1, NUMBERS + 1)):
-            found.append(f"of {WRITERS} writers, each {what} was won by {len(wins)} in all, not {NUMBERS}")
-    with opened(make, store) as now:
-        if [n for n, _ in now.read("r")] != list(range(1, NUMBERS + 1)):
-            found.append("the numbers are not whole")
-    return WRITERS * NUMBERS * 2, found
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +151,127 @@ class _Trial:
             return [f"{where}, carried on: {what}" for what in wrong]
         except Exception as error:  # noqa: BLE001 - whatever it is, it does not go on
             return [f"{where}: it does not go on: {type(error).__name__}: {error}"]
+
+
+def _order(trial: _Trial, place: Path) -> tuple[int, list[str]]:
+    found: list[str] = []
+    with trial.opened(place) as store:
+        for n in range(1, 151):
+            store.append("r", n, b"%d" % n)
+        expected = [(n, b"%d" % n) for n in range(1, 151)]
+        if list(store.read("r")) != expected or list(store.read("r", 148)) != expected[148:]:
+            found.append("150 commits do not come back as written")
+        if list(store.read("none")):
+            found.append("a run that never was has commits")
+        for run in ("a", "b", "c", "a"):
+            n = 1 + sum(1 for _ in store.read(run))
+            store.append_with(run, n, b"x", play.kept(1))
+        if [run for run, _ in store.heads(active=True) if run != "r"] != ["a", "c", "b"]:
+            found.append("heads are not newest first")
+        for i in range(20):
+            store.signal("r", f"note/{i}", b"%d" % i)
+        if list(store.signals("r")) != [(f"note/{i}", b"%d" % i) for i in range(20)]:
+            found.append("signals do not come back oldest first")
+    return 175, found
+
+
+def _uniqueness(trial: _Trial, place: Path) -> tuple[int, list[str]]:
+    found: list[str] = []
+    with trial.opened(place) as store:
+        store.append_with("r", 1, play.commit(1), play.kept(1))
+        for body in (play.commit(1), play.commit(2)):
+            try:
+                store.append_with("r", 1, body, play.kept(2))
+                found.append("a number was written twice")
+            except Taken as taken:
+                if taken.standing != play.commit(1):
+                    found.append("a refusal does not say what stands there")
+        if dict(store.heads()).get("r") not in {b"", play.head(1)} or store.cached("r") is not None:
+            found.append("a refused commit changed what is kept")
+        try:
+            store.append("r", 3, play.commit(3))
+            found.append("a gap was written")
+        except (ValueError, Corrupt):
+            pass
+        if list(store.read("r")) != [(1, play.commit(1))]:
+            found.append("a refused commit is there")
+        free = [store.signal("r", "decision/1", b"yes"), store.signal("r", "decision/1", b"no")]
+        store.settle("r", ["decision/1"])
+        free.append(store.signal("r", "decision/1", b"again"))
+        if free != [True, False, False]:
+            found.append("a signal's key was free twice")
+        if list(store.signals("r")):
+            found.append("a consumed signal is still there")
+    return 7, found
+
+
+def _fencing(trial: _Trial, place: Path) -> tuple[int, list[str]]:
+    """A paused holder is the first of two stores; the second goes on without it, then the first comes back."""
+    found: list[str] = []
+    with trial.opened(place) as first:
+        second = trial.make(place / "s") if place.joinpath("s").exists() else first
+        lease = first.lease("r", "1:1@one@boot", 30)
+        if lease is None or not lease.renew() or second.lease("r", "2:2@two@boot", 30) is not None:
+            found.append("a lease has two owners, or none")
+        first.append_with("r", 1, play.commit(1), play.kept(1))
+        second.append_with("r", 2, play.commit(2), play.kept(2))
+        for late in (2, 1):
+            try:
+                first.append_with("r", late, play.commit(4), play.kept(4))
+                found.append("the late commit of a holder that was overtaken was taken")
+            except Taken as taken:
+                if taken.standing != play.commit(late):
+                    found.append("the refusal does not say what stands there")
+        if dict(second.heads()).get("r") not in {play.head(1), play.head(2)}:
+            found.append("a refused commit changed the head")
+        if [body for _, body in first.read("r")] != [play.commit(1), play.commit(2)]:
+            found.append("a refused commit changed the record")
+        if lease is not None:
+            lease.release()
+        if (after := second.lease("r", "2:2@two@boot", 30)) is None or (lease and lease.renew()):
+            found.append("a lease that was given back is not free, or is still renewed")
+        if after is not None:
+            after.release()
+        if second is not first:
+            second.close()
+    return 6, found
+
+
+def _concurrency(trial: _Trial, place: Path) -> tuple[int, list[str]]:
+    """Eight processes begin together, on a folder that is not there yet, and all want the same numbers and keys."""
+    store = place / "s"
+    wait, go = os.pipe()
+
+    def work(me: int) -> Work:
+        def write(say: Say) -> None:
+            os.close(go)
+            os.read(wait, 1)  # ends when everybody is there and has let go
+            with opened(trial.make, store) as mine:
+                for n in range(1, NUMBERS + 1):
+                    if mine.signal("r", f"key/{n}", b"%d" % me):
+                        say(f"key {n}")
+                    try:
+                        mine.append_with("r", n, b"%d/%d" % (me, n), play.kept(1))
+                        say(f"number {n}")
+                    except Taken:
+                        pass
+
+        return write
+
+    writers = [begun(work(i), place, trial.tap) for i in range(WRITERS)]
+    os.close(go)
+    os.close(wait)
+    ends = [ended(*writer) for writer in writers]
+    found = [f"a writer failed: {end.error}" for end in ends if end.error or end.killed]
+    said = [text for end in ends for text in end.said]
+    for what in ("key", "number"):
+        wins = sorted(int(text.split()[1]) for text in said if text.startswith(what))
+        if wins != list(range(1, NUMBERS + 1)):
+            found.append(f"of {WRITERS} writers, each {what} was won by {len(wins)} in all, not {NUMBERS}")
+    with trial.opened(place) as now:
+        if [n for n, _ in now.read("r")] != list(range(1, NUMBERS + 1)):
+            found.append("the numbers are not whole")
+    return WRITERS * NUMBERS * 2, found
 
 
 def _crash(trial: _Trial, place: Path, every: int) -> tuple[int, list[str]]:
