@@ -36,14 +36,14 @@ def report(what: str, tried: dict, losses: list[str], began: float) -> int:
     return len(losses)
 
 
-def main() -> int:
+def main(kinds: list[str]) -> int:
     fast = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=fast if fast.is_dir() else None, prefix="soak-") as name:
         place, lost = Path(name), 0
         began = time.monotonic()
         checked = check_store(lambda _: MemoryStore(), place, lasting=False)
         lost += report("memory, contract", checked.tried, list(checked.losses), began)
-        for kind, url in STORES.items():
+        for kind, url in [(kind, url) for kind, url in STORES.items() if kind in kinds]:
             began = time.monotonic()
             checked = check_store(
                 MAKE[kind], place, tap=TAPS[kind], every=thin(1), chances=round(50 * PORTION)
@@ -75,4 +75,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:] or list(STORES)))

@@ -23,6 +23,7 @@ from loopwright.errors import StoreError
 
 VERSION: Final = 1
 NEW: Final = ".new-"
+OLD_S: Final = 60.0  # what was begun so long ago and has no name yet will get none
 WAIT_S: Final = 10.0  # how long a file may be held by another process: it is held for milliseconds
 
 
@@ -73,7 +74,12 @@ def _new(folder: Path, data: bytes, *, sync: bool) -> Path:
 def put(path: Path, data: bytes, *, sync: bool) -> None:
     """`path` holds `data` or what it held before, never a part; with `sync` also after power loss."""
     made = _new(path.parent, data, sync=sync)
-    os.rename(made, path)  # noqa: PTH104 - see the rules
+    try:
+        os.rename(made, path)  # noqa: PTH104 - see the rules
+    except OSError:
+        with suppress(OSError):
+            os.unlink(made)  # noqa: PTH108
+        raise
 
 
 def create(path: Path, data: bytes) -> bool:
@@ -104,13 +110,9 @@ def swept(folder: Path) -> None:
     """Removes what processes that are gone were about to write in `folder`."""
     for made in folder.glob(f"{NEW}*"):
         pid = made.name.removeprefix(NEW).partition("-")[0]
-        if pid.isdecimal() and int(pid) != os.getpid():
-            try:
-                os.kill(int(pid), 0)
-            except ProcessLookupError:
+        with suppress(OSError, ValueError):
+            if time.time() - made.stat().st_mtime > OLD_S and not Path(f"/proc/{int(pid)}").exists():
                 made.unlink(missing_ok=True)
-            except OSError:
-                pass
 
 
 def extend(path: Path, data: bytes) -> None:
