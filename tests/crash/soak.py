@@ -7,19 +7,20 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sqlite_tap import sqlite_calls
 from whole import STORES, every_crash, every_power_loss
 
 from loopwright.stores.files import FilesStore
-from loopwright.stores.memory import MemoryStore
 from loopwright.stores.sqlite import SqliteStore
 from loopwright.testing import check_store, os_calls
 
 MAKE = {"files": FilesStore, "sqlite": lambda folder: SqliteStore(folder / "runs.db")}
 TAPS = {"files": os_calls, "sqlite": sqlite_calls}
 HOWS = ("before", "after", "torn", "short", "eio", "enospc")
+Trial = tuple[Mapping[str, int], Sequence[str]]
 PORTION = float(os.environ.get("LOOPWRIGHT_SOAK", "1"))  # of the full size
 
 
@@ -28,48 +29,36 @@ def thin(number: int) -> int:
     return max(1, round(number / PORTION))
 
 
-def report(what: str, tried: dict, losses: list[str], began: float) -> int:
-    counts = ", ".join(f"{name} {n}" for name, n in tried.items())
-    print(f"{what}: {counts}; losses {len(losses)}; {time.monotonic() - began:.0f} s", flush=True)
-    for loss in losses[:20]:
-        print(f"  {loss}", flush=True)
-    return len(losses)
+def contract(kind: str, place: Path) -> Trial:
+    """Every operation of a small play, twice in a row, and some fifty disks after each."""
+    checked = check_store(MAKE[kind], place, tap=TAPS[kind], every=thin(1), chances=round(50 * PORTION))
+    return checked.tried, checked.losses
+
+
+def killed(kind: str, place: Path) -> Trial:
+    return every_crash(STORES[kind], place, TAPS[kind], hows=HOWS, every=thin(2), twice=thin(40))
+
+
+def power_lost(kind: str, place: Path) -> Trial:
+    chances = round(20 * PORTION)
+    return every_power_loss(STORES[kind], place, TAPS[kind], chances=chances, every=1, resumed=thin(200))
 
 
 def main(kinds: list[str]) -> int:
-    fast = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=fast if fast.is_dir() else None, prefix="soak-") as name:
-        place, lost = Path(name), 0
-        began = time.monotonic()
-        checked = check_store(lambda _: MemoryStore(), place, lasting=False)
-        lost += report("memory, contract", checked.tried, list(checked.losses), began)
-        for kind, url in [(kind, url) for kind, url in STORES.items() if kind in kinds]:
+    fast, lost = Path("/dev/shm"), 0
+    for kind in kinds:
+        for trial in (contract, killed, power_lost):
             began = time.monotonic()
-            checked = check_store(
-                MAKE[kind], place, tap=TAPS[kind], every=thin(1), chances=round(50 * PORTION)
+            with tempfile.TemporaryDirectory(dir=fast if fast.is_dir() else None, prefix="soak-") as name:
+                tried, losses = trial(kind, Path(name))
+            counts = ", ".join(f"{what} {n}" for what, n in tried.items())
+            print(
+                f"{kind}, {trial.__name__}: {counts}; losses {len(losses)}; {time.monotonic() - began:.0f} s",
+                flush=True,
             )
-            lost += report(f"{kind}, contract", checked.tried, list(checked.losses), began)
-            for number, (what, trial) in enumerate(
-                (
-                    (
-                        "killed or refused",
-                        lambda p, k=kind, u=url: every_crash(
-                            u, p, TAPS[k], hows=HOWS, every=thin(2), twice=thin(40)
-                        ),
-                    ),
-                    (
-                        "power lost",
-                        lambda p, k=kind, u=url: every_power_loss(
-                            u, p, TAPS[k], chances=round(20 * PORTION), every=1, resumed=thin(200)
-                        ),
-                    ),
-                )
-            ):
-                began = time.monotonic()
-                scratch = place / f"{kind}-{number}"
-                scratch.mkdir()
-                tried, losses = trial(scratch)
-                lost += report(f"{kind}, whole runs, {what}", tried, losses, began)
+            for loss in losses[:20]:
+                print(f"  {loss}", flush=True)
+            lost += len(losses)
     print(f"losses in all: {lost}")
     return 1 if lost else 0
 

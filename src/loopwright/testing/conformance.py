@@ -29,6 +29,7 @@ from loopwright.testing.operations import Tap, os_calls
 
 Make: TypeAlias = Callable[[Path], Store]
 Work: TypeAlias = Callable[[Say], None]
+Tried: TypeAlias = tuple[Mapping[str, int], list[str]]  # how much of what, and the losses
 FAMILIES: Final = ("order", "uniqueness", "concurrency", "fencing", "crash", "durability")
 HOWS: Final[tuple[How, ...]] = ("before", "after", "torn", "short")
 REFUSED: Final[tuple[How, ...]] = ("eio", "enospc")
@@ -71,7 +72,7 @@ def check_store(
     losses: list[str] = []
     names = ("order", "uniqueness", "fencing") if not lasting else FAMILIES
     trial = _Trial(make, tap)
-    checks: dict[str, Callable[[Path], tuple[int, list[str]]]] = {
+    checks: dict[str, Callable[[Path], Tried]] = {
         "order": lambda place: _order(trial, place),
         "uniqueness": lambda place: _uniqueness(trial, place),
         "fencing": lambda place: _fencing(trial, place),
@@ -82,12 +83,12 @@ def check_store(
     for family in (name for name in names if name in families):
         with _scratch(folder) as place:
             try:
-                count, found = checks[family](place)
+                counts, found = checks[family](place)
             except Exception as error:  # noqa: BLE001 - whatever a store under trial raises is its loss
-                count, found = 1, [f"it failed: {type(error).__name__}: {error}"]
-        tried[family] = count
+                counts, found = {family: 1}, [f"it failed: {type(error).__name__}: {error}"]
+        tried |= counts
         losses += [f"{family}: {what}" for what in found]
-        if count == 0:
+        if not counts.get(family):
             losses.append(f"{family}: no operation of the store was seen, so nothing was tried: give a tap")
     return Checked(tried=tried, losses=tuple(losses))
 
@@ -153,7 +154,7 @@ class _Trial:
             return [f"{where}: it does not go on: {type(error).__name__}: {error}"]
 
 
-def _order(trial: _Trial, place: Path) -> tuple[int, list[str]]:
+def _order(trial: _Trial, place: Path) -> Tried:
     found: list[str] = []
     with trial.opened(place) as store:
         for n in range(1, 151):
@@ -172,10 +173,10 @@ def _order(trial: _Trial, place: Path) -> tuple[int, list[str]]:
             store.signal("r", f"note/{i}", b"%d" % i)
         if list(store.signals("r")) != [(f"note/{i}", b"%d" % i) for i in range(20)]:
             found.append("signals do not come back oldest first")
-    return 175, found
+    return {"order": 175}, found
 
 
-def _uniqueness(trial: _Trial, place: Path) -> tuple[int, list[str]]:
+def _uniqueness(trial: _Trial, place: Path) -> Tried:
     found: list[str] = []
     with trial.opened(place) as store:
         store.append_with("r", 1, play.commit(1), play.kept(1))
@@ -202,10 +203,10 @@ def _uniqueness(trial: _Trial, place: Path) -> tuple[int, list[str]]:
             found.append("a signal's key was free twice")
         if list(store.signals("r")):
             found.append("a consumed signal is still there")
-    return 7, found
+    return {"uniqueness": 7}, found
 
 
-def _fencing(trial: _Trial, place: Path) -> tuple[int, list[str]]:
+def _fencing(trial: _Trial, place: Path) -> Tried:
     """A paused holder is the first of two stores; the second goes on without it, then the first comes back."""
     found: list[str] = []
     with trial.opened(place) as first:
@@ -234,10 +235,10 @@ def _fencing(trial: _Trial, place: Path) -> tuple[int, list[str]]:
             after.release()
         if second is not first:
             second.close()
-    return 6, found
+    return {"fencing": 6}, found
 
 
-def _concurrency(trial: _Trial, place: Path) -> tuple[int, list[str]]:
+def _concurrency(trial: _Trial, place: Path) -> Tried:
     """Eight processes begin together, on a folder that is not there yet, and all want the same numbers and keys."""
     store = place / "s"
     wait, go = os.pipe()
@@ -271,12 +272,12 @@ def _concurrency(trial: _Trial, place: Path) -> tuple[int, list[str]]:
     with trial.opened(place) as now:
         if [n for n, _ in now.read("r")] != list(range(1, NUMBERS + 1)):
             found.append("the numbers are not whole")
-    return WRITERS * NUMBERS * 2, found
+    return {"concurrency": WRITERS * NUMBERS * 2}, found
 
 
-def _crash(trial: _Trial, place: Path, every: int) -> tuple[int, list[str]]:
+def _crash(trial: _Trial, place: Path, every: int) -> Tried:
     """At each operation, each way; what is left is read, and carried to the end. Killed again on the way there."""
-    tries, number = 0, 0
+    once = twice = number = 0
     found: list[str] = []
     for how in (*HOWS, *REFUSED):
         at = 1
@@ -288,18 +289,19 @@ def _crash(trial: _Trial, place: Path, every: int) -> tuple[int, list[str]]:
             if not end.killed and end.operations < at:
                 shutil.rmtree(folder)
                 break
-            tries += 1
+            once += 1
             where = f"{how} operation {at}"
             if end.error and how not in REFUSED:
                 found.append(f"{where}: {end.error}")
             found += trial.left(folder, end.said, where)
             if how == "before":
                 count, more = _again(trial, place, folder, end.said, every)
-                tries, found = tries + count, found + [f"{where}, then {what}" for what in more]
+                twice += count
+                found += [f"{where}, then {what}" for what in more]
             found += trial.finished(folder, end.said, where)
             shutil.rmtree(folder)
             at += every
-    return tries, found
+    return {"crash": once, "crash twice": twice}, found
 
 
 def _again(
@@ -323,7 +325,7 @@ def _again(
         at += every
 
 
-def _durability(trial: _Trial, place: Path, every: int, chances: int) -> tuple[int, list[str]]:
+def _durability(trial: _Trial, place: Path, every: int, chances: int) -> Tried:
     """Power is lost after each operation; every fifth disk is carried to the end."""
     base = place / "recorded"
     base.mkdir()
@@ -331,7 +333,7 @@ def _durability(trial: _Trial, place: Path, every: int, chances: int) -> tuple[i
     tries = 0
     found: list[str] = []
     if all(op.path == power.SAID for op in ops):
-        return 0, []
+        return {}, []
     for profile in power.PROFILES:
         for number, disk, said in power.states(ops, base, profile=profile, chances=chances, seed=profile):
             if number % every:
@@ -345,4 +347,4 @@ def _durability(trial: _Trial, place: Path, every: int, chances: int) -> tuple[i
             if tries % 5 == 0:
                 found += trial.finished(folder, tuple(said), where)
             shutil.rmtree(folder)
-    return tries, found
+    return {"durability": tries}, found
