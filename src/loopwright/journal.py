@@ -56,7 +56,9 @@ class Journal:
     def _stands(self, n: int, link: str) -> bool:
         """Whether commit `n` is the one a cached fold was made of: a copy of another history is not used."""
         line = next((body for number, body in self.store.read(self.run, n - 1) if number == n), None)
-        return line is not None and codec.link_of(line) == link
+        if line is None:
+            raise Corrupt(f"run {self.run} has lost commits: a fold was kept of {n}")
+        return codec.link_of(line) == link
 
     def catch_up(self) -> None:
         """Folds what others wrote since."""

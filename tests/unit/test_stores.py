@@ -191,6 +191,40 @@ def test_a_commit_on_files_costs_two_syncs_at_most(tmp_path, monkeypatch):
         syncs.clear()
 
 
+def test_a_fold_is_used_only_while_all_it_stands_for_is_as_it_was_written(tmp_path):
+    store, path = FilesStore(tmp_path), tmp_path / "r.journal.jsonl"
+    for n in range(1, 6):
+        store.append_with(
+            "r", n, b'{"n":%d}' % n, Kept(head=b"{}", active=True, fold=b"F" if n == 3 else None)
+        )
+    assert FilesStore(tmp_path).cached("r") == (3, b"F")
+    assert store.place("r", 3) == f"{path}, byte 16"
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b'"n":1', b'"n":7'))
+    assert FilesStore(tmp_path).cached("r") is None
+    path.write_bytes(whole)
+    (tmp_path / "heads/r.head").unlink()
+    assert FilesStore(tmp_path).cached("r") is None
+
+
+def test_a_fold_of_commits_that_are_gone_is_damage(tmp_path):
+    from datetime import UTC, datetime
+
+    from loopwright.core import events as ev
+    from loopwright.journal import KEEP_FOLD_EVERY, Journal
+
+    store = KINDS["sqlite"](tmp_path)
+    journal = Journal(store, "r")
+    journal.record(datetime.now(UTC), ev.RunStarted(run="r", spec={}, digest="d"))
+    for n in range(KEEP_FOLD_EVERY + 3):
+        journal.record(datetime.now(UTC), ev.NoteAdded(text=str(n)))
+        journal.flush()
+    assert Journal(store, "r").n == KEEP_FOLD_EVERY + 3
+    store._db.execute("DELETE FROM commits WHERE n > 50")
+    with pytest.raises(Corrupt, match="run r has lost commits"):
+        Journal(store, "r")
+
+
 def test_a_journal_replaced_while_in_use_is_said(tmp_path):
     store = FilesStore(tmp_path)
     store.append("r", 1, b"{}")

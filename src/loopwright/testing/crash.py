@@ -100,8 +100,12 @@ def begun(work: Callable[[Say], None], folder: Path, tap: Tap, fault: Fault | No
         )  # other threads of ours hold nothing the child needs
         pid = os.fork()
     if pid == 0:
-        os.close(readable)
-        _child(work, folder, tap, fault, writable)
+        leave, code = os._exit, FAILED  # whatever happens, the child never goes on as its parent
+        try:
+            os.close(readable)
+            code = _child(work, folder, tap, fault, writable)
+        finally:
+            leave(code)
     os.close(writable)
     return pid, readable
 
@@ -127,8 +131,8 @@ def ended(pid: int, readable: int) -> Ended:
     )
 
 
-def _child(work: Callable[[Say], None], folder: Path, tap: Tap, fault: Fault | None, writable: int) -> None:
-    write, leave = os.write, os._exit  # as they are before they are tapped
+def _child(work: Callable[[Say], None], folder: Path, tap: Tap, fault: Fault | None, writable: int) -> int:
+    write = os.write  # as it is before it is tapped
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(LIMIT_S)
     sys.excepthook = lambda *_: None  # what matters is said; the rest is noise of the fault
@@ -147,4 +151,4 @@ def _child(work: Callable[[Say], None], folder: Path, tap: Tap, fault: Fault | N
         where = traceback.extract_tb(error.__traceback__)[-1]
         say("!", f"{type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})")
     say("#", str(trip.n))
-    leave(code)
+    return code
