@@ -5,7 +5,6 @@ Rule: what the run did to the world is in a file outside the faulted folder; wha
 
 import hashlib
 import json
-import pickle
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -21,9 +20,7 @@ from loopwright.stores.opened import open_store
 from loopwright.testing import (
     PROFILES,
     Fault,
-    Op,
     crashed,
-    os_calls,
     recorded,
     states,
     unsynced,
@@ -190,7 +187,7 @@ def every_power_loss(
     tried, losses = Counter(), []
     base, folder = place / "base", place / "lost"
     base.mkdir()
-    ops = in_a_process_of_its_own(url, base, tap)
+    ops = recorded(working(url, base), base, tap)
     for profile in PROFILES:
         for number, disk, said in states(
             ops, base, profile=profile, chances=chances, seed=f"{url} {profile}"
@@ -214,18 +211,6 @@ def every_power_loss(
                 losses += [f"{where}: {what}" for what in lost(url, folder, said, tap, crashes=1)]
             dropped(folder)
     return tried, losses
-
-
-def in_a_process_of_its_own(url: str, base: Path, tap) -> list[Op]:
-    """Every operation of the run; its process is gone afterwards, as after power loss."""
-    kept = base.parent / "operations"
-    end = crashed(
-        lambda _: kept.write_bytes(pickle.dumps(recorded(working(url, base), base, tap))) and None,
-        base.parent / "nothing here is seen",
-        os_calls,
-    )
-    assert not end.error, end.error
-    return pickle.loads(kept.read_bytes())
 
 
 def torn(folder: Path) -> list[str]:

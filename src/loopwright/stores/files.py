@@ -74,7 +74,7 @@ class FilesStore:
         self._lock = threading.RLock()
         self._seen: dict[str, Seen] = {}  # how far each journal was read or written here
         self._beside = Beside(folder)
-        self._stands = False  # whether the folder was seen to stand, durably
+        self._durable: set[Path] = set()  # whose names were synced by this process
 
     # where things are
 
@@ -113,6 +113,7 @@ class FilesStore:
                 raise ValueError(f"commit {n} of {run} would leave a gap")
             with disk.held(path) as fd:
                 seen, _ = lines.current(fd, path, self._seen.get(run), lambda: self._beside.known(run))
+                self._ready(path)
                 if n > 1:
                     seen = lines.add(fd, path, seen, n, commit)
                 self._seen[run] = seen
@@ -125,24 +126,32 @@ class FilesStore:
         path = self._journal(run)
         if path.exists() or self._beside.traces(run):
             raise Taken(1, next(body for _, body in self.read(run)))
-        self._ready()
+        self._ready(path)
         if not disk.create(path, commit + b"\n"):
             raise Taken(1, next(body for _, body in self.read(run)))
 
-    def _ready(self, folder: Path | None = None) -> None:
-        """The folder stands, durably, and git ignores all of it."""
-        if not self._stands:
+    def _ready(self, path: Path) -> None:
+        """The folder of `path` stands, and it and its names are durable, whoever made them and was killed then.
+
+        Once in this process for each path.
+        """
+        if path in self._durable:
+            return
+        if not self.folder.is_dir():
             disk.make_dir(self.folder)
-            if self.folder.stat().st_mode & stat.S_IWOTH:
-                raise StoreError(
-                    f"{self.folder} is writable by everybody, so what it says cannot be trusted: chmod 700 it"
-                )
-            disk.sync_dir(self.folder.parent)  # whoever made it
-            if not (self.folder / ".gitignore").exists():
-                disk.put(self.folder / ".gitignore", b"*\n", sync=False)
-            self._stands = True
-        if folder is not None:
-            disk.make_dir(folder)
+        if self.folder.stat().st_mode & stat.S_IWOTH:
+            raise StoreError(
+                f"{self.folder} is writable by everybody, so what it says cannot be trusted: chmod 700 it"
+            )
+        if not (self.folder / ".gitignore").exists():
+            disk.put(self.folder / ".gitignore", b"*\n", sync=False)
+        disk.make_dir(path.parent)
+        for folder in (path.parent, *path.parent.parents):
+            disk.sync_dir(folder)
+            if folder == self.folder.parent:
+                break
+        if path.exists():
+            self._durable.add(path)
 
     def read(self, run: str, after: int = 0) -> Iterator[tuple[int, bytes]]:
         """The commits above `after`, in order; `Corrupt` where they are not what was written."""
@@ -222,6 +231,7 @@ class FilesStore:
                 if torn is not None:
                     told.append(f"{path}: what was cut off while it was written is kept as {torn.name}")
                 if not self._beside.sound(run, seen):
+                    os.fsync(fd)  # who wrote the last commit may have been killed before it was durable
                     told += self._beside.anew(run, seen, lines.line(fd, path, seen.n), kept_of())
             for folder in (self.folder, path.parent / "heads", path.parent / "checkpoints"):
                 disk.swept(folder)
@@ -239,7 +249,7 @@ class FilesStore:
         if not 0 < len(name) <= LONGEST:
             raise StoreError(f"the signal {key!r} has no fit name: {LONGEST} bytes at most")
         with _said(folder):
-            self._ready(folder)
+            self._ready(folder / name)
             seq = len(disk.names(folder, ".signal")) + 1
             return disk.create(folder / f"{name}.signal", disk.frame(record, run=run, key=key, seq=seq))
 
@@ -273,7 +283,7 @@ class FilesStore:
         """A lease on the run, or `None` while another process has it."""
         path = self._journal(run).parent / "leases" / f"{run}.lock"
         with _said(path):
-            self._ready(path.parent)
+            self._ready(path)
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             if not disk.flock(fd) or not os.path.samestat(os.fstat(fd), path.lstat()):
                 os.close(fd)

@@ -74,6 +74,9 @@ class SqliteStore:
         self._check()  # before anything is set: a file of somebody else's stays as it is
         self._tune(self._db)
         self._file = path.stat().st_ino
+        self._durable = (
+            False  # whether the file's name and its folder's are: who made them may have been killed
+        )
         self._quiet: tuple[int, set[str]] = (-1, set())  # data_version, runs known to have no signals
 
     def _create(self) -> None:
@@ -92,8 +95,6 @@ class SqliteStore:
             db.close()
             with suppress(FileExistsError):  # another process was first: its file is as good
                 os.link(made, self.path)
-            for folder in (self.path.parent, self.path.parent.parent):  # the second: whoever made the first
-                disk.sync_dir(folder)
         finally:
             for suffix in ("", "-wal", "-shm"):
                 with suppress(FileNotFoundError):
@@ -171,6 +172,10 @@ class SqliteStore:
             there = False
         if not there:  # SQLite would go on writing into a file that has no name
             raise StoreError(f"{self.path} was removed or replaced while it was in use: nothing more is kept")
+        if not self._durable:
+            for folder in (self.path.parent, self.path.parent.parent):
+                disk.sync_dir(folder)
+            self._durable = True
         try:
             db.execute("BEGIN IMMEDIATE")
             try:

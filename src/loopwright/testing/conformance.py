@@ -25,7 +25,7 @@ from loopwright.errors import Corrupt, Taken
 from loopwright.ports import Store
 from loopwright.testing import play, power
 from loopwright.testing.crash import Fault, How, Say, begun, crashed, ended, unsynced
-from loopwright.testing.operations import Tap, os_calls
+from loopwright.testing.operations import Op, Tap, os_calls
 
 Make: TypeAlias = Callable[[Path], Store]
 Work: TypeAlias = Callable[[Say], None]
@@ -326,20 +326,38 @@ def _again(
 
 
 def _durability(trial: _Trial, place: Path, every: int, chances: int) -> Tried:
-    """Power is lost after each operation; every fifth disk is carried to the end."""
+    """Power is lost after each operation; and after a kill, at each acknowledgement of the process that goes on."""
     base = place / "recorded"
     base.mkdir()
     ops = power.recorded(trial.work(base), base, trial.tap)
-    tries = 0
-    found: list[str] = []
     if all(op.path == power.SAID for op in ops):
         return {}, []
+    chosen = set(range(0, len(ops), every))
+    tries, found = _unplugged(trial, place, base, ops, chosen, chances)
+    later = 0
+    for at in range(1, sum(op.path != power.SAID for op in ops) + 1, every):
+        shutil.rmtree(base)
+        base.mkdir()
+        before = power.recorded(trial.work(base), base, trial.tap, Fault(at=at, how="after"))
+        both = [*before, *power.recorded(trial.work(base), base, trial.tap)]
+        acked = {n for n, op in enumerate(both) if op.path == power.SAID and n >= len(before)}
+        count, more = _unplugged(trial, place, base, both, acked, 0)
+        later += count
+        found += [f"killed after operation {at}, then {what}" for what in more]
+    return {"durability": tries, "durability after a kill": later}, found
+
+
+def _unplugged(
+    trial: _Trial, place: Path, base: Path, ops: list[Op], chosen: set[int], chances: int
+) -> tuple[int, list[str]]:
+    """Power is lost after the chosen operations; every fifth disk is carried to the end."""
+    tries, folder = 0, place / "lost"
+    found: list[str] = []
     for profile in power.PROFILES:
         for number, disk, said in power.states(ops, base, profile=profile, chances=chances, seed=profile):
-            if number % every:
+            if number not in chosen:
                 continue
             tries += 1
-            folder = place / "lost"
             folder.mkdir()
             power.written(disk, folder)
             where = f"{profile}, after operation {number + 1}"
@@ -347,4 +365,4 @@ def _durability(trial: _Trial, place: Path, every: int, chances: int) -> Tried:
             if tries % 5 == 0:
                 found += trial.finished(folder, tuple(said), where)
             shutil.rmtree(folder)
-    return {"durability": tries}, found
+    return tries, found

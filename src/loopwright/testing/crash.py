@@ -55,11 +55,17 @@ def unsynced(op: Op, do: Do) -> Any:
 class _Trip:
     """Counts operations and does the fault at its place."""
 
-    def __init__(self, fault: Fault | None) -> None:
+    def __init__(self, fault: Fault | None, see: Callable[[Op, Any], None]) -> None:
         self._fault = fault
+        self._see = see
         self.n = 0
 
     def __call__(self, op: Op, do: Do) -> Any:
+        result = self._done(op, do)
+        self._see(op, result)
+        return result
+
+    def _done(self, op: Op, do: Do) -> Any:
         self.n += 1
         fault = self._fault
         if fault is None or self.n < fault.at:
@@ -79,19 +85,38 @@ class _Trip:
             case "torn" if half is not None:
                 do(half)
             case "after":
-                do(None)
+                self._see(op, do(None))
             case _:
                 pass
         os.kill(os.getpid(), signal.SIGKILL)
         raise AssertionError("killed")
 
 
-def crashed(work: Callable[[Say], None], folder: Path, tap: Tap, fault: Fault | None = None) -> Ended:
-    """How `work` ends in a process of its own, with `fault` at one of its operations below `folder`."""
-    return ended(*begun(work, folder, tap, fault))
+def _unseen(op: Op, result: Any) -> None:
+    pass
 
 
-def begun(work: Callable[[Say], None], folder: Path, tap: Tap, fault: Fault | None = None) -> tuple[int, int]:
+def crashed(
+    work: Callable[[Say], None],
+    folder: Path,
+    tap: Tap,
+    fault: Fault | None = None,
+    see: Callable[[Op, Any], None] = _unseen,
+) -> Ended:
+    """How `work` ends in a process of its own, with `fault` at one of its operations below `folder`.
+
+    `see` is told there of every operation that was done, with its result.
+    """
+    return ended(*begun(work, folder, tap, fault, see))
+
+
+def begun(
+    work: Callable[[Say], None],
+    folder: Path,
+    tap: Tap,
+    fault: Fault | None = None,
+    see: Callable[[Op, Any], None] = _unseen,
+) -> tuple[int, int]:
     """The process that does `work`, and the pipe by which it says what was acknowledged: for `ended`."""
     readable, writable = os.pipe()
     with warnings.catch_warnings():
@@ -103,7 +128,7 @@ def begun(work: Callable[[Say], None], folder: Path, tap: Tap, fault: Fault | No
         leave, code = os._exit, FAILED  # whatever happens, the child never goes on as its parent
         try:
             os.close(readable)
-            code = _child(work, folder, tap, fault, writable)
+            code = _child(work, folder, tap, _Trip(fault, see), writable)
         finally:
             leave(code)
     os.close(writable)
@@ -131,13 +156,12 @@ def ended(pid: int, readable: int) -> Ended:
     )
 
 
-def _child(work: Callable[[Say], None], folder: Path, tap: Tap, fault: Fault | None, writable: int) -> int:
+def _child(work: Callable[[Say], None], folder: Path, tap: Tap, trip: _Trip, writable: int) -> int:
     write = os.write  # as it is before it is tapped
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(LIMIT_S)
     sys.excepthook = lambda *_: None  # what matters is said; the rest is noise of the fault
     sys.unraisablehook = lambda _: None
-    trip = _Trip(fault)
 
     def say(mark: str, text: str) -> None:
         write(writable, f"{mark}{text.replace(chr(10), ' | ')}\n".encode())

@@ -9,14 +9,17 @@ Rule: a disk is only ever made worse than the calls asked for, never better than
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from loopwright.testing.operations import Do, Op, Tap
+from loopwright.testing.crash import Fault, Say, crashed
+from loopwright.testing.operations import Op, Tap
 
 Profile: TypeAlias = Literal["posix", "ext4"]
 PROFILES: Final[tuple[Profile, ...]] = ("posix", "ext4")
@@ -33,22 +36,36 @@ class _File:
     pending: list[Op] = field(default_factory=list)
 
 
-def recorded(work: Callable[[Callable[[str], None]], None], folder: Path, tap: Tap) -> list[Op]:
-    """Every operation of `work` below `folder`, and in between what it said was acknowledged."""
-    ops: list[Op] = []
+def recorded(work: Callable[[Say], None], folder: Path, tap: Tap, fault: Fault | None = None) -> list[Op]:
+    """Every operation of `work` below `folder`, and in between what it said was acknowledged.
 
-    def see(op: Op, do: Do) -> Any:
-        result = do(None)
-        if op.kind in {"create", "mkdir"}:
-            op = replace(op, file=os.stat(op.path).st_ino)  # noqa: PTH116 - not one of the operations
-        if op.kind == "write" and isinstance(result, int):
-            op = replace(op, data=op.data[:result])
-        ops.append(op)
-        return result
+    It works in a process of its own, which is gone afterwards, as after power loss; `fault` may end it before.
+    """
+    with tempfile.TemporaryFile(buffering=0) as file:
 
-    with tap(folder, see):
-        work(lambda text: ops.append(Op(kind="write", path=SAID, data=text.encode())))
-    return ops
+        def note(op: Op) -> None:
+            file.write(json.dumps({**asdict(op), "data": op.data.hex()}).encode() + b"\n")
+
+        def see(op: Op, result: Any) -> None:
+            if op.kind in {"create", "mkdir"}:
+                op = replace(op, file=os.stat(op.path).st_ino)  # noqa: PTH116 - not one of the operations
+            if op.kind == "write" and isinstance(result, int):
+                op = replace(op, data=op.data[:result])
+            note(op)
+
+        def told(say: Say) -> Say:
+            def tell(text: str) -> None:
+                note(Op(kind="write", path=SAID, data=text.encode()))
+                say(text)
+
+            return tell
+
+        end = crashed(lambda say: work(told(say)), folder, tap, fault, see)
+        if end.error:
+            raise RuntimeError(f"the work that was to be recorded failed: {end.error}")
+        file.seek(0)
+        rows = [json.loads(line) for line in file]
+    return [Op(**{**row, "data": bytes.fromhex(row["data"])}) for row in rows]
 
 
 class Disk:
