@@ -40,7 +40,7 @@ def test_memory_keeps_the_contract(place):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "every"), [("files", 12), ("sqlite", 12)])
+@pytest.mark.parametrize(("kind", "every"), [("files", 16), ("sqlite", 16)])
 def test_a_store_keeps_the_contract(kind, every, place, record_property):
     checked = check_store(MAKE[kind], place, tap=TAPS[kind], every=every, chances=3)
     record_property("measured", f"check_store({kind}): {checked}")
