@@ -175,6 +175,7 @@ class SqliteStore:
         if not self._durable:
             for folder in (self.path.parent, self.path.parent.parent):
                 disk.sync_dir(folder)
+            self._sync_found()
             self._durable = True
         try:
             db.execute("BEGIN IMMEDIATE")
@@ -188,10 +189,20 @@ class SqliteStore:
         except apsw.Error as error:
             raise self._problem(error) from None
 
+    def _sync_found(self) -> None:
+        """What is found on record is durable: who wrote it may have been killed before it was."""
+        with suppress(FileNotFoundError):
+            fd = os.open(f"{self.path}-wal", os.O_RDONLY | os.O_CLOEXEC)  # SQLite keeps no lock on this file
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
     def _insert(self, run: str, n: int, commit: bytes) -> None:
         try:
             self._db.execute("INSERT INTO commits VALUES (?, ?, ?)", (run, n, commit))
         except apsw.ConstraintError:
+            self._sync_found()
             rows = self._db.execute("SELECT body FROM commits WHERE run=? AND n=?", (run, n))
             raise Taken(n, next(iter(rows))[0]) from None
         if n > 1 and not list(self._db.execute("SELECT 1 FROM commits WHERE run=? AND n=?", (run, n - 1))):
@@ -240,6 +251,8 @@ class SqliteStore:
 
         self._write(put)
         self._quiet = (-1, set())
+        if not free[0]:
+            self._sync_found()
         return free[0]
 
     def signals(self, run: str) -> Iterable[tuple[str, bytes]]:
