@@ -3,12 +3,13 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11 pytho
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test check bench bench-peers fmt clean
+.PHONY: help demo test check bench bench-peers soak fmt clean
 help:
 	@echo "make demo    watch a loop repair a small program (offline, under a minute)"
 	@echo "make test    run the tests        make check   format, lint, types, import contracts"
 	@echo "make bench   measure the speed    make bench-peers   measure it beside other engines"
 	@echo "make clean   remove what these made"
+	@echo "make soak    crash and power-loss tests at full size (a quarter of an hour; LOOPWRIGHT_SOAK=0.1 for a tenth)"
 
 .venv/made:
 	@test -n "$(PYTHON)" || { echo "loopwright needs Python 3.11 or newer on PATH (or: make PYTHON=/path/to/python3)"; exit 2; }
@@ -30,6 +31,9 @@ demo: .venv/demo
 
 test: .venv/dev
 	$(BIN)/python -m pytest -n 4 --dist worksteal
+
+soak: .venv/dev
+	$(BIN)/python tests/crash/soak.py
 
 check: .venv/dev
 	$(BIN)/ruff format --check .

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 from loopwright import codec
 from loopwright.core.apply import apply, fold
-from loopwright.core.events import AttemptSucceeded, Claimed, Event, IterationClosed
+from loopwright.core.events import AttemptSucceeded, Claimed, Event, IterationClosed, RunStarted
 from loopwright.core.head import head, readable
 from loopwright.core.state import LoopState
-from loopwright.errors import Locked, Taken
+from loopwright.errors import Corrupt, Locked, StoreError, Taken
 from loopwright.ports import Kept, Observe, Store
 from loopwright.redact import PLAIN, Redactor
 
@@ -57,6 +57,7 @@ class Journal:
         self._together = together
         self.redact: Redactor = PLAIN
         self._pending: list[tuple[datetime, Event]] = []
+        self._closed: LoopState | None = None  # as the last iteration closed, while that waits for a flush
         self._kept = 0
         self._load()
 
@@ -76,11 +77,13 @@ class Journal:
     def _stands(self, n: int, link: str) -> bool:
         """Whether commit `n` is the one a cached fold was made of: a copy of another history is not used."""
         line = next((body for number, body in self.store.read(self.run, n - 1) if number == n), None)
-        return line is not None and codec.link_of(line) == link
+        if line is None:
+            raise Corrupt(f"run {self.run} has lost commits: a fold was kept of {n}")
+        return codec.link_of(line) == link
 
     def catch_up(self) -> None:
         """Folds what others wrote since."""
-        for commit in codec.commits(self.run, self.store.read(self.run, self.n), self.n, self._link):
+        for commit in commits(self.store, self.run, self.n, self._link):
             self.state = fold(self.state, commit.facts)
             self.n, self._link = commit.n, commit.link
 
@@ -95,6 +98,8 @@ class Journal:
             event = self.redact.event(fact)
             self.state = apply(self.state, event, at)
             self._pending.append((max(at, self.state.updated_at or at), event))
+            if isinstance(event, IterationClosed):
+                self._closed = self.state
 
     def flush(self) -> None:
         """Writes the waiting facts as one commit; returns once they are durable. `Locked` when fenced off."""
@@ -122,15 +127,13 @@ class Journal:
         line = codec.encode(n, self._link, self._owner, self._epoch, self._nonce, facts)
         link = codec.link_of(line)
         due = n - self._kept >= KEEP_FOLD_EVERY
-        kept = Kept(
+        silent = len(facts) == 1 and isinstance(facts[0][1], AttemptSucceeded)
+        kept = kept_of(
+            state,
+            self._closed,
             # The result of an attempt alone says nothing that a reader of heads cannot hear a commit later.
-            head=None
-            if len(facts) == 1 and isinstance(facts[0][1], AttemptSucceeded)
-            else codec.dumps(head(state)),
-            active=state.finished is None,
+            told=not silent,
             fold=codec.encode_fold(n, link, state) if due else None,
-            closed=state.iteration if any(isinstance(e, IterationClosed) for _, e in facts) else None,
-            state=lambda: codec.dumps(readable(state), indent=2),
         )
         return _Draft(n=n, line=line, link=link, kept=kept, facts=facts)
 
@@ -145,6 +148,7 @@ class Journal:
         if draft.kept.fold is not None:
             self._kept = draft.n
         del self._pending[: len(draft.facts)]
+        self._closed = None
         for _, event in draft.facts:
             for see in self._observe:
                 see(event)
@@ -155,10 +159,44 @@ class Journal:
         return bool(self._pending)
 
 
+def kept_of(
+    state: LoopState, closed: LoopState | None, *, told: bool = True, fold: bytes | None = None
+) -> Kept:
+    """What a store keeps beside a commit that leads to `state`; `closed` is the state as it closed an iteration.
+
+    Unless `told`, the head of the commit before may stand.
+    """
+    return Kept(
+        head=codec.dumps(head(state)) if told else None,
+        active=state.finished is None,
+        fold=fold,
+        closed=None if closed is None else closed.iteration,
+        state=lambda: codec.dumps(readable(state), indent=2),
+        at_close=lambda: codec.dumps(readable(closed or state), indent=2),
+    )
+
+
+def commits(store: Store, run: str, after: int = 0, link: str = "") -> Iterator[codec.Commit]:
+    """The commits of a run after number `after`; a damaged one is a `Corrupt` that says where it stands."""
+    try:
+        for commit in codec.commits(run, store.read(run, after), after, link):
+            begun = commit.facts[0][1] if commit.n == 1 and commit.facts else None
+            if isinstance(begun, RunStarted) and begun.run != run:
+                raise Corrupt(f"commit 1 of run {run} is of run {begun.run}: their records were mixed up")
+            yield commit
+            after = commit.n
+    except StoreError as error:
+        place = getattr(store, "place", None)
+        where = "" if place is None else place(run, after + 1)
+        if not where or where.partition(", ")[0] in str(error):
+            raise
+        raise type(error)(f"{error} ({where})") from None
+
+
 def history(store: Store, run: str) -> Iterator[tuple[int, datetime, Event, LoopState]]:
     """Each fact of a run with its commit's number, when it happened, and the state after it."""
     state = LoopState()
-    for commit in codec.commits(run, store.read(run)):
+    for commit in commits(store, run):
         for at, event in commit.facts:
             state = apply(state, event, at)
             yield commit.n, at, event, state

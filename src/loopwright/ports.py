@@ -133,9 +133,9 @@ class Kept:
     """What a store keeps beside a commit, so that readers need not fold the journal.
 
     `head` is the run document as JSON (`None`: the one before may stand, it is one commit behind),
-    `fold` a cached fold, now and then. `closed` is the iteration
-    that this commit closed; `state` makes the run's state as JSON for people (`core.head.readable`),
-    which only stores that people read ask for.
+    `fold` a cached fold, now and then. `closed` is the iteration that this commit closed; `state` and
+    `at_close` make the run's state as JSON for people (`core.head.readable`), as of this commit and as of
+    that close, for stores that people read.
     """
 
     head: bytes | None
@@ -143,6 +143,7 @@ class Kept:
     fold: bytes | None = None
     closed: int | None = None
     state: Callable[[], bytes] = lambda: b"{}"
+    at_close: Callable[[], bytes] = lambda: b"{}"
 
 
 class Lease(Protocol):
@@ -158,8 +159,10 @@ class Lease(Protocol):
 class Store(Protocol):
     """Keeps journals: blocking and small, the host gives it a thread.
 
-    Commits are bytes the store never looks into; `n` counts from 1. Damage found in them is the
-    reader's (`codec`) to name.
+    Commits are bytes the store never looks into, without a newline; `n` counts from 1. Damage found in
+    them is the reader's (`codec`) to name. A store may also have `place(run, n)`, where a commit stands, for
+    that message, and `mend(run, kept_of)`, which makes anew what it keeps beside a journal (`mending`).
+    `loopwright.testing.check_store` tries all that is said here.
     """
 
     @property

@@ -56,7 +56,7 @@ LATER: Final[Mapping[str, tuple[object, ...]]] = {
     "deliver.to": ("none", "branch"),
     "notify.to": (),
     "notify.on": (),
-    "store.url": ("memory:", "sqlite:"),
+    "store.url": ("memory:", "files:", "sqlite:"),
     "store.artifacts": (),
     "server": (),
     "trigger": (),

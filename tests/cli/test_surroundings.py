@@ -18,6 +18,7 @@ from stage import FREE, WORK, Stage, files
 
 from loopwright import codec
 from loopwright.core import events as ev
+from loopwright.core.head import readable
 from loopwright.journal import history
 from loopwright.stores.sqlite import SqliteStore
 
@@ -264,16 +265,18 @@ def test_checkpoints_equal_the_fold(stage):
     stage.run("--max-iterations", "3", expect=3)
     store = SqliteStore(stage.folder / ".agent-state/loopwright.db")
     folds = {
-        state.iteration: codec.loads(codec.dumps(state))
+        state.iteration: codec.loads(codec.dumps(readable(state)))
         for _, _, event, state in history(store, "r")
         if isinstance(event, ev.IterationClosed)
     }
     store.close()
     assert sorted(folds) == [0, 1, 2, 3]
     for number, fold in folds.items():
-        assert stage("show", "r", "--checkpoint", str(number), expect=0).doc == fold
+        assert stage("show", "r", "--checkpoint", str(number), "--json", expect=0).doc == fold
+        assert f"iteration {number} closed" in stage("show", "r", "--checkpoint", str(number), expect=0).out
     for number in ("4", "-1"):
-        assert f"no checkpoint {number}" in stage("show", "r", "--checkpoint", number, expect=2).err
+        said = stage("show", "r", "--checkpoint", number, expect=2).err
+        assert f"no checkpoint {number}: there are 0 to 3" in said
 
 
 def test_verbs_find_the_runs_above_and_with_c(stage):

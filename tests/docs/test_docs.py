@@ -112,3 +112,14 @@ def test_the_package_docstring_is_true():
     import loopwright
 
     assert doctest.testmod(loopwright).failed == 0
+
+
+@pytest.mark.slow
+def test_the_example_for_those_who_write_a_store_runs(newcomer):
+    folder, run = newcomer
+    (example,) = blocks("docs/reliability.md", "python")
+    assert len(example.splitlines()) <= 10
+    (folder / "test_mine.py").write_text(example)
+    shown = run("python", "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "test_mine.py")
+    assert "tried: order" in shown
+    assert "losses: 0" in shown

@@ -142,7 +142,7 @@ BAD = [
     ("[deliver]\nbranch = 'x'", 'loop.toml:6: deliver.branch: needs deliver.to = "branch"'),
     ("[deliver]\nto = 'branch'\nbranch = 'a b'", "loop.toml:7: deliver.branch: 'a b' cannot name a branch, as 'loopwright/{run}' can"),
     ("[notify]\nto = ['slack']", "loop.toml:6: notify.to: not available in this version"),
-    ("[store]\nurl = 's3://b'", "loop.toml:6: store.url: 's3://b' is not available in this version; available: memory:, sqlite:"),
+    ("[store]\nurl = 's3://b'", "loop.toml:6: store.url: 's3://b' is not available in this version; available: memory:, files:, sqlite:"),
     ("[store]\nartifacts = 's3://b'", "loop.toml:6: store.artifacts: not available in this version"),
     ("[store]\nuri = 'x'", "loop.toml:6: store.uri: unknown key; did you mean 'url'?"),
     ("[server]\nport = 80", "loop.toml:5: server: not available in this version"),

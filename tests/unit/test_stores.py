@@ -10,18 +10,21 @@ import pytest
 
 from loopwright.errors import Corrupt, StoreError, Taken
 from loopwright.ports import Kept
+from loopwright.stores.files import FilesStore
 from loopwright.stores.memory import MemoryStore
 from loopwright.stores.opened import open_store, owner, owner_alive, store_path
 from loopwright.stores.sqlite import SqliteStore
 
+KINDS = {
+    "memory": lambda folder: MemoryStore(),
+    "files": lambda folder: FilesStore(folder / "s"),
+    "sqlite": lambda folder: SqliteStore(folder / "s" / "runs.db", alive=owner_alive),
+}
 
-@pytest.fixture(params=["memory", "sqlite"])
+
+@pytest.fixture(params=KINDS)
 def store(request, tmp_path):
-    made = (
-        MemoryStore()
-        if request.param == "memory"
-        else SqliteStore(tmp_path / "s" / "runs.db", alive=owner_alive)
-    )
+    made = KINDS[request.param](tmp_path)
     yield made
     made.close()
 
@@ -78,9 +81,9 @@ def test_a_signal_key_is_free_once_and_for_ever(store):
     assert list(store.signals("other")) == []
 
 
-def test_a_signal_from_another_connection_is_seen(tmp_path):
-    path = tmp_path / "runs.db"
-    mine, theirs = SqliteStore(path), SqliteStore(path)
+@pytest.mark.parametrize("kind", ["files", "sqlite"])
+def test_a_signal_from_another_connection_is_seen(kind, tmp_path):
+    mine, theirs = KINDS[kind](tmp_path), KINDS[kind](tmp_path)
     assert list(mine.signals("r")) == []
     theirs.signal("r", "stop/1", b"x")
     assert list(mine.signals("r")) == [("stop/1", b"x")]
@@ -112,6 +115,125 @@ def test_the_lease_of_a_dead_process_is_void_at_once(tmp_path):
     )
     subprocess.run([sys.executable, "-c", script, str(path)], check=True)
     assert SqliteStore(path, alive=owner_alive).lease("r", owner(), 30) is not None
+
+
+def test_the_lease_on_files_of_a_dead_process_is_void_at_once(tmp_path):
+    script = (
+        "import sys, os, signal; from pathlib import Path\n"
+        "from loopwright.stores.files import FilesStore\n"
+        "lease = FilesStore(Path(sys.argv[1])).lease('r', 'me', 3600)\n"
+        "assert lease and lease.renew()\n"
+        "if os.fork() == 0:\n"
+        "    signal.pause()\n"
+        "print(flush=True); sys.stdin.read(1); os.kill(os.getpid(), 9)\n"
+    )
+    store = FilesStore(tmp_path)
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        process.stdout.readline()
+        assert store.lease("r", owner(), 30) is None
+        process.stdin.write(b"g")
+        process.stdin.flush()
+        process.wait(30)
+        assert store.lease("r", owner(), 30) is not None  # though a child of its lives
+    finally:
+        os.killpg(process.pid, 9)
+        process.communicate()
+
+
+def test_a_lease_whose_file_was_taken_away_is_lost(tmp_path):
+    lease = FilesStore(tmp_path).lease("r", owner(), 30)
+    (tmp_path / "leases/r.lock").unlink()
+    assert not lease.renew()
+
+
+def test_files_are_for_their_owner_and_for_no_commit(tmp_path):
+    store = FilesStore(tmp_path / "deep" / "kept")
+    store.append_with("r", 1, b"{}", Kept(head=b"{}", active=True, closed=1))
+    for path in (tmp_path / "deep" / "kept").rglob("*"):
+        assert path.stat().st_mode & 0o077 == 0, path
+    assert (tmp_path / "deep/kept").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "deep/kept/.gitignore").read_text() == "*\n"
+    assert (tmp_path / "deep/kept/checkpoints/r-0001.json").exists()
+
+
+def test_a_folder_that_everybody_may_write_is_refused(tmp_path):
+    tmp_path.chmod(0o777)
+    with pytest.raises(StoreError, match="writable by everybody"):
+        FilesStore(tmp_path).append("r", 1, b"{}")
+
+
+@pytest.mark.parametrize("run", ["", "../r", "a/b", ".hidden", "a\0b"])
+def test_a_name_that_leaves_the_folder_is_no_run(tmp_path, run):
+    store = FilesStore(tmp_path / "kept")
+    for call in (
+        lambda: store.append(run, 1, b"{}"),
+        lambda: list(store.read(run)),
+        lambda: store.signals(run),
+    ):
+        with pytest.raises(StoreError, match="cannot name a run"):
+            call()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_commit_on_files_costs_two_syncs_at_most(tmp_path, monkeypatch):
+    store, syncs, real = FilesStore(tmp_path), [], os.fsync
+    store.append_with("r", 1, b"{}", Kept(head=b"{}", active=True, closed=1))
+    monkeypatch.setattr(os, "fsync", lambda fd: syncs.append(fd) or real(fd))
+    for n, closed, cost in ((2, None, 1), (3, None, 1), (4, 2, 2)):
+        store.append_with("r", n, b"{}", Kept(head=b"{}", active=True, closed=closed))
+        assert len(syncs) == cost, n
+        syncs.clear()
+
+
+def test_a_fold_is_used_only_while_all_it_stands_for_is_as_it_was_written(tmp_path):
+    store, path = FilesStore(tmp_path), tmp_path / "r.journal.jsonl"
+    for n in range(1, 6):
+        store.append_with(
+            "r", n, b'{"n":%d}' % n, Kept(head=b"{}", active=True, fold=b"F" if n == 3 else None)
+        )
+    assert FilesStore(tmp_path).cached("r") == (3, b"F")
+    assert store.place("r", 3) == f"{path}, byte 16"
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b'"n":1', b'"n":7'))
+    assert FilesStore(tmp_path).cached("r") is None
+    path.write_bytes(whole)
+    (tmp_path / "heads/r.head").unlink()
+    assert FilesStore(tmp_path).cached("r") is None
+
+
+def test_a_fold_of_commits_that_are_gone_is_damage(tmp_path):
+    from datetime import UTC, datetime
+
+    from loopwright.core import events as ev
+    from loopwright.journal import KEEP_FOLD_EVERY, Journal
+
+    store = KINDS["sqlite"](tmp_path)
+    journal = Journal(store, "r")
+    journal.record(datetime.now(UTC), ev.RunStarted(run="r", spec={}, digest="d"))
+    for n in range(KEEP_FOLD_EVERY + 3):
+        journal.record(datetime.now(UTC), ev.NoteAdded(text=str(n)))
+        journal.flush()
+    assert Journal(store, "r").n == KEEP_FOLD_EVERY + 3
+    store._db.execute("DELETE FROM commits WHERE id % 4294967296 > 50")
+    with pytest.raises(Corrupt, match="run r has lost commits"):
+        Journal(store, "r")
+
+
+def test_a_journal_replaced_while_in_use_is_said(tmp_path):
+    store = FilesStore(tmp_path)
+    store.append("r", 1, b"{}")
+    path = tmp_path / "r.journal.jsonl"
+    copy = tmp_path / "copy"
+    copy.write_bytes(path.read_bytes())
+    copy.rename(path)
+    with pytest.raises(StoreError, match="replaced while it was in use"):
+        store.append("r", 2, b"{}")
 
 
 def test_the_lease_of_a_living_process_holds_whatever_the_clock_says(tmp_path):
@@ -246,7 +368,7 @@ def test_memory_is_no_file():
 
 
 @pytest.mark.parametrize(
-    "url", ["files:x", "s3://b/p", "postgresql://h/d", "sqlite:", "sqlite:///", "mysql://x", "memory:x", ""]
+    "url", ["files:", "s3://b/p", "postgresql://h/d", "sqlite:", "sqlite:///", "mysql://x", "memory:x", ""]
 )
 def test_a_url_that_names_no_store_is_an_error(url, tmp_path):
     from loopwright.errors import UsageError

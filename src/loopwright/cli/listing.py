@@ -13,7 +13,7 @@ import click
 
 from loopwright.cli import words
 from loopwright.cli.where import as_json, enter, nearest, opened, places
-from loopwright.errors import UsageError
+from loopwright.errors import StoreError, UsageError
 from loopwright.stores.opened import store_exists, store_path
 
 if TYPE_CHECKING:  # what only types need is not loaded: verbs that read start the sooner
@@ -28,25 +28,37 @@ HEAD_KEYS = ("updated_at", "approval", "wake")
 @click.option("--since", metavar="AGE", help="Only runs with news in the last AGE, such as 12h.")
 @as_json
 @places
-def list_(all_: bool, since: str | None, json_: bool, folder: str, store: str | None) -> None:
+def list_(all_: bool, since: str | None, json_: bool, folder: str, store: str | None) -> int:
     """Show active runs, newest first."""
     after = datetime.now(UTC) - timedelta(seconds=_age(since)) if since else None
     where = nearest(enter(folder), store)
     heads: list[dict[str, Any]] = []
+    damaged: list[str] = []
     path = None if where is None else store_path(where.store, where.project)
     if where is not None and (where.store or (path is not None and store_exists(path))):
         with opened(where) as runs:
-            found = [_head(runs, run, body) for run, body in runs.heads(active=None if all_ else True)]
-            for row in found:
-                if row["exit_code"] is None and _left(runs, row["run"]):
-                    row["next"] = f"loopwright resume {row['run']}"
-        heads = [h for h in found if after is None or datetime.fromisoformat(h["updated_at"]) >= after]
+            for run, body in runs.heads(active=None if all_ else True):
+                try:
+                    row = _head(runs, run, body)
+                    heads.append(row)
+                    if row["exit_code"] is None and _left(runs, run):
+                        row["next"] = f"loopwright resume {run}"
+                except StoreError as error:  # one damaged run does not hide the others
+                    damaged.append(str(error))
+        heads = [h for h in heads if after is None or datetime.fromisoformat(h["updated_at"]) >= after]
+    _show(heads, json_=json_, nothing="no runs yet" if all_ else "no active runs; --all shows finished ones")
+    for line in damaged:
+        click.echo(f"loopwright: {line}", err=True)
+    return StoreError.exit_code if damaged else 0
+
+
+def _show(heads: list[dict[str, Any]], *, json_: bool, nothing: str) -> None:
     if json_:
         rows = [{k: v for k, v in row.items() if k not in HEAD_KEYS} for row in heads]
         words.put(json.dumps(rows, indent=2, ensure_ascii=False).encode())
         return
     if not heads:
-        click.echo("no active runs; --all shows finished ones" if not all_ else "no runs yet", err=True)
+        click.echo(nothing, err=True)
         return
     now = datetime.now(UTC)
     wide = max(len("RUN"), *(len(row["run"]) for row in heads))

@@ -16,7 +16,8 @@ from loopwright import codec
 from loopwright.cli import words
 from loopwright.cli.where import Where, as_json, find, opened, places, the_run
 from loopwright.core import events as ev
-from loopwright.core.head import health
+from loopwright.core.head import health, readable
+from loopwright.core.state import LoopState
 from loopwright.core.values import Score
 from loopwright.errors import UsageError
 from loopwright.journal import Journal, history
@@ -132,7 +133,7 @@ def show_(
         if iteration is not None and not 0 <= iteration <= Journal(runs, name).state.iteration:
             raise UsageError(f"run {name} has no iteration {iteration}")
         if checkpoint is not None:
-            emit(_checkpoint(runs, name, checkpoint))
+            _checkpoint(runs, name, checkpoint, json_=json_)
         elif what == "gates":
             _gates(runs, name, iteration, json_=json_)
         elif what == "events":
@@ -158,13 +159,30 @@ def show_(
             _summary(runs, name, iteration, where)
 
 
-def _checkpoint(store: Store, run: str, number: int) -> Any:
-    """The fold up to the close of iteration `number`."""
+def _checkpoint(store: Store, run: str, number: int, *, json_: bool) -> None:
+    """The fold up to the close of iteration `number`, as the files store keeps it in a file."""
+    found: LoopState | None = None
+    closed: set[int] = set()
     for _, _, event, state in history(store, run):
-        closed = isinstance(event, ev.IterationClosed)
-        if closed and state.iteration == number and (number or state.zero is not None):
-            return codec.plain(state)
-    raise UsageError(f"run {run} has no checkpoint {number}: that iteration is not closed")
+        if isinstance(event, ev.IterationClosed):
+            closed.add(state.iteration)
+            found = state if state.iteration == number else found
+    if found is None:
+        there = f"there are {min(closed)} to {max(closed)}" if closed else "no iteration is closed yet"
+        raise UsageError(f"run {run} has no checkpoint {number}: {there}")
+    told = readable(found)
+    if json_:
+        emit(told)
+        return
+    best = f" · best {words.score(told['best_score'])}" if told["best_score"] is not None else ""
+    click.echo(
+        f"{run} as iteration {number} closed: {told['phase']} · score {words.score(told['score'])}{best}"
+    )
+    for step in told["step_log"][-10:]:
+        summary = f"  {words.safe(step['summary'])}" if step["summary"] else ""
+        click.echo(
+            f"  #{step['iteration']:<3} {step['outcome']}   score {words.score(step['score'])}{summary}"
+        )
 
 
 def _one(store: Store, run: str, iteration: int) -> dict[str, Any]:
@@ -258,7 +276,7 @@ def _file(where: Where, run: str, iteration: int, what: str, *, json_: bool) -> 
 
 
 def _summary(store: Store, run: str, iteration: int | None, where: Where) -> None:
-    for row in rows(store, run):
+    for row in list(rows(store, run)):  # all of it is whole before any of it is shown
         if iteration is not None and row.number != iteration:
             continue
         gates = "   ".join(words.gate(gate, score) for gate, score in row.scores)

@@ -97,7 +97,10 @@ def opened(where: Where) -> Iterator[Store]:
     """The store, which must exist."""
     path = store_path(where.store, where.project)
     if path is not None and not store_exists(path):
-        raise UsageError(f"there are no runs here: {path} does not exist")
+        state = where.project / ".agent-state"
+        other = where.store is None and any(state.glob("*.journal.jsonl"))
+        hint = "; there are some in files: say --store files:.agent-state" if other else ""
+        raise UsageError(f"there are no runs here: {path} does not exist{hint}")
     store = open_store(where.store, where.project)
     try:
         yield store

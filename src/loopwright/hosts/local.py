@@ -23,6 +23,7 @@ from loopwright.hosts.mend import handed_over, mend
 from loopwright.hosts.ways import STATE, Held, Ways
 from loopwright.journal import Journal
 from loopwright.loop import Assembled, Loop, assemble
+from loopwright.mending import mended
 from loopwright.ports import Lease
 from loopwright.running import Run
 from loopwright.state_folder import create_state
@@ -280,5 +281,8 @@ def _journal(run: str, ways: Ways, stack: ExitStack) -> Journal:
         store = open_store(store, ways.project)
         stack.callback(store.close)
     journal = Journal(store, run, observe=ways.observe, together=ways.together)
+    if journal.exists:
+        for line in mended(store, run):
+            ways.tell(line)
     take.check_place(run, journal.state, ways.project)
     return journal

@@ -1,6 +1,6 @@
 """A store by its URL.
 
-Rule: `memory:` and `sqlite:///PATH` are here; a URL of a kind that is not is refused by name.
+Rule: `memory:`, `files:DIR` and `sqlite:///PATH` are here; a URL of a kind that is not is refused by name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # what only types need is not loaded: verbs that read start t
     from loopwright.ports import Store
 
 
-LATER = ("files", "postgresql", "s3")
+LATER = ("postgresql", "s3")
 
 
 def owner() -> str:
@@ -40,7 +40,7 @@ def owner_alive(name: str) -> bool | None:
 
 
 def store_path(url: str | None, project: Path) -> Path | None:
-    """The SQLite file a URL names (`None`: the default one of the project); `None` for `memory:`."""
+    """The SQLite file or the folder a URL names (`None`: the project's own file); `None` for `memory:`."""
     if url is None:
         return project / ".agent-state" / "loopwright.db"
     kind, _, rest = url.partition(":")
@@ -49,15 +49,17 @@ def store_path(url: str | None, project: Path) -> Path | None:
     if kind == "sqlite" and rest.startswith("///") and len(rest) > 3:
         path = Path(rest[3:])
         return path if path.is_absolute() else project / path
+    if kind == "files" and rest:
+        return project / rest
     if kind in LATER:
         raise UsageError(
-            f"the store {url!r}: {kind} stores are not available in this version; use sqlite:///PATH"
+            f"the store {url!r}: {kind} stores are not available in this version; use sqlite:///PATH or files:DIR"
         )
-    raise UsageError(f"the store {url!r} is not a store URL; write sqlite:///PATH or memory:")
+    raise UsageError(f"the store {url!r} is not a store URL; write sqlite:///PATH, files:DIR or memory:")
 
 
 def store_exists(path: Path) -> bool:
-    """Whether a store's file is there; `StoreError` where we may not even look."""
+    """Whether a store's file or folder is there; `StoreError` where we may not even look."""
     try:
         return path.exists()
     except OSError as error:
@@ -71,6 +73,10 @@ def open_store(url: str | None, project: Path) -> Store:
         from loopwright.stores.memory import MemoryStore
 
         return MemoryStore()
+    if url is not None and url.startswith("files:"):
+        from loopwright.stores.files import FilesStore
+
+        return FilesStore(path)
     from loopwright.stores.sqlite import SqliteStore
 
     return SqliteStore(path, alive=owner_alive)

@@ -1,8 +1,7 @@
 """Journals in one SQLite file: the default store.
 
 Rules. WAL with `synchronous=FULL`, so what was acknowledged survives power loss; every write is one
-`BEGIN IMMEDIATE` transaction. A file that exists is never taken for a new one: it is created whole
-under another name and linked into place, so an empty or foreign file is damage, and is said.
+`BEGIN IMMEDIATE` transaction. The file itself, and what is no file of ours: `database`.
 """
 
 from __future__ import annotations
@@ -18,29 +17,14 @@ from typing import TYPE_CHECKING, Any, Final
 import apsw
 
 from loopwright.errors import Corrupt, StoreError, Taken
+from loopwright.stores import disk
+from loopwright.stores.database import NUMBERS, open_database, problem
 
 if TYPE_CHECKING:  # what only types need is not loaded: verbs that read start the sooner
     from loopwright.ports import Kept
 
 
-APPLICATION: Final = 0x4C505752  # "LPWR"
-VERSION: Final = 2
-BUSY_MS: Final = 5000
 KNOWN: Final = 10_000  # runs whose numbers are remembered
-SAFE: Final = (3, 51, 3)  # older ones can corrupt a WAL with two writers (sqlite.org/wal.html#walresetbug)
-
-# Commits are rows by number alone: `run << 32 | n`. They append to the end of one B-tree, so that a
-# commit writes one page; a key of text would make every few commits rewrite three.
-NUMBERS: Final = 1 << 32
-_SCHEMA: Final = """
-CREATE TABLE runs (id INTEGER PRIMARY KEY, run TEXT NOT NULL UNIQUE);
-CREATE TABLE commits (id INTEGER PRIMARY KEY, body BLOB NOT NULL);
-CREATE TABLE heads (id INTEGER PRIMARY KEY, touched INTEGER NOT NULL, active INTEGER NOT NULL, body BLOB NOT NULL);
-CREATE TABLE folds (id INTEGER PRIMARY KEY, n INTEGER NOT NULL, body BLOB NOT NULL);
-CREATE TABLE signals (seq INTEGER PRIMARY KEY, run TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL, settled INTEGER NOT NULL DEFAULT 0, UNIQUE (run, key));
-CREATE TABLE leases (run TEXT PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID;
-"""
-_TABLES: Final = {"runs", "commits", "heads", "folds", "signals", "leases"}
 _ADD: Final = "INSERT INTO commits SELECT ?1, ?2 WHERE EXISTS (SELECT 1 FROM commits WHERE id = ?1 - 1)"
 _HEAD: Final = "INSERT OR REPLACE INTO heads VALUES (?, ?, ?, ?)"
 _FOLD: Final = "INSERT OR REPLACE INTO folds VALUES (?, ?, ?)"
@@ -70,96 +54,12 @@ class SqliteStore:
     def __init__(self, path: Path, *, alive: Callable[[str], bool | None] = lambda _: None) -> None:
         self.path = path
         self._alive = alive
-        if tuple(int(p) for p in apsw.sqlite_lib_version().split(".")[:3]) < SAFE:
-            raise StoreError(
-                f"SQLite {apsw.sqlite_lib_version()} can corrupt a shared file: install apsw 3.51.3 or newer"
-            )
-        if not path.exists():
-            self._create()
-        elif path.stat().st_size == 0:
-            raise Corrupt(
-                f"{path} is empty: it held runs and was damaged. Restore a copy, or move it aside to start anew"
-            )
-        self._db = self._connect(path)
-        self._check()  # before anything is set: a file of somebody else's stays as it is
-        self._tune(self._db)
+        self._db = open_database(path)
         self._file = path.stat().st_ino
         self._name = os.fspath(path)
         self._ids: dict[str, int] = {}
+        self._durable = False  # whether its name and its folder's are: who made them may have been killed
         self._quiet: tuple[int, set[str]] = (-1, set())  # data_version, runs known to have no signals
-
-    def _create(self) -> None:
-        """Makes the file whole under another name, then links it into place: it is never seen half made."""
-        import tempfile  # only once in the life of a store
-
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        fd, name = tempfile.mkstemp(prefix=".new-", suffix=".db", dir=self.path.parent)
-        os.close(fd)
-        made = Path(name)
-        try:
-            db = self._connect(made)
-            self._tune(db)
-            db.pragma("application_id", APPLICATION)
-            db.pragma("user_version", VERSION)
-            db.execute(_SCHEMA)
-            db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-            db.close()
-            with suppress(FileExistsError):  # another process was first: its file is as good
-                os.link(made, self.path)
-            folder = os.open(self.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
-        finally:
-            for suffix in ("", "-wal", "-shm"):
-                with suppress(FileNotFoundError):
-                    Path(name + suffix).unlink()
-
-    def _connect(self, path: Path) -> apsw.Connection:
-        try:
-            db = apsw.Connection(str(path))
-            db.set_busy_timeout(BUSY_MS)
-        except apsw.Error as error:
-            raise self._problem(error) from None
-        return db
-
-    def _tune(self, db: apsw.Connection) -> None:
-        try:
-            # each pragma alone: a script stops at the first statement that returns a row
-            for name, value in (
-                ("journal_mode", "wal"),
-                ("synchronous", "full"),
-                ("wal_autocheckpoint", 1000),
-            ):
-                db.pragma(name, value)
-        except apsw.Error as error:
-            raise self._problem(error) from None
-
-    def _check(self) -> None:
-        try:
-            (app,) = next(iter(self._db.execute("PRAGMA application_id")))
-            (version,) = next(iter(self._db.execute("PRAGMA user_version")))
-            tables = {
-                name for (name,) in self._db.execute("SELECT name FROM sqlite_schema WHERE type='table'")
-            }
-        except apsw.Error as error:
-            raise self._problem(error) from None
-        if app != APPLICATION:
-            raise StoreError(f"{self.path} is a database of something else: name another file")
-        if version != VERSION:
-            raise StoreError(
-                f"{self.path} has store version {version}; this loopwright reads {VERSION}: use the version that wrote it"
-            )
-        if not tables >= _TABLES:
-            raise Corrupt(f"{self.path} has lost tables: restore a copy, or move it aside to start anew")
-
-    def _problem(self, error: apsw.Error) -> StoreError:
-        if isinstance(error, apsw.NotADBError | apsw.CorruptError):
-            return Corrupt(
-                f"{self.path} is damaged ({error}): restore a copy, or move it aside to start anew"
-            )
-        return StoreError(f"{self.path} cannot be used: {error}")
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -224,6 +124,11 @@ class SqliteStore:
             there = os.stat(self._name).st_ino == self._file  # noqa: PTH116 - a tenth of the time, at every commit
         if not there:  # SQLite would go on writing into a file that has no name
             raise StoreError(f"{self.path} was removed or replaced while it was in use: nothing more is kept")
+        if not self._durable:
+            for folder in (self.path.parent, self.path.parent.parent):
+                disk.sync_dir(folder)
+            self._sync_found()
+            self._durable = True
         try:
             if not durable:
                 db.execute("PRAGMA synchronous=normal")
@@ -240,7 +145,16 @@ class SqliteStore:
                 if not durable:
                     db.execute("PRAGMA synchronous=full")
         except apsw.Error as error:
-            raise self._problem(error) from None
+            raise problem(self.path, error) from None
+
+    def _sync_found(self) -> None:
+        """What is found on record is durable: who wrote it may have been killed before it was."""
+        with suppress(FileNotFoundError):
+            fd = os.open(f"{self.path}-wal", os.O_RDONLY | os.O_CLOEXEC)  # SQLite keeps no lock on this file
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
 
     def _id(self, run: str, *, make: bool = False) -> int | None:
         """The number of a run in this file, made with its first commit; `None` when it has none."""
@@ -270,6 +184,7 @@ class SqliteStore:
                 if not db.changes():
                     raise Corrupt(f"{self.path} has lost commit {n - 1} of run {run}")
         except apsw.ConstraintError:
+            self._sync_found()
             rows = db.execute("SELECT body FROM commits WHERE id=?", (key,))
             raise Taken(n, next(iter(rows))[0]) from None
         if kept is not None and kept.head is not None:
@@ -281,14 +196,14 @@ class SqliteStore:
         try:
             return list(self._db.execute(sql, values))
         except apsw.Error as error:
-            raise self._problem(error) from None
+            raise problem(self.path, error) from None
 
     def read(self, run: str, after: int = 0) -> Iterator[tuple[int, bytes]]:
         """The commits above `after`, in order, a bounded number in memory at a time."""
         try:
             number = self._id(run)
         except apsw.Error as error:
-            raise self._problem(error) from None
+            raise problem(self.path, error) from None
         if number is None:
             return
         base = number * NUMBERS
@@ -303,6 +218,10 @@ class SqliteStore:
                     raise Corrupt(f"{self.path} holds text where commit {n} of run {run} should be")
                 yield n, body
             after = rows[-1][0] - base
+
+    def place(self, run: str, n: int) -> str:  # noqa: ARG002 - every row is in the one file
+        """Where commit `n` stands: the file."""
+        return str(self.path)
 
     def heads(self, *, active: bool | None = None, limit: int = 1000) -> Iterable[tuple[str, bytes]]:
         """Runs with their heads, newest first."""
@@ -329,6 +248,8 @@ class SqliteStore:
 
         self._write(put)
         self._quiet = (-1, set())
+        if not free[0]:
+            self._sync_found()
         return free[0]
 
     def signals(self, run: str) -> Iterable[tuple[str, bytes]]:

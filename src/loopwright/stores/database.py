@@ -1,0 +1,113 @@
+"""The SQLite file of the default store: made, opened, and known for what it is.
+
+Rule: a file that exists is never taken for a new one. It is created whole under another name and linked into
+place, so an empty or foreign file is damage, and is said.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import apsw
+
+from loopwright.errors import Corrupt, StoreError
+from loopwright.stores import disk
+
+APPLICATION: Final = 0x4C505752  # "LPWR"
+VERSION: Final = 2
+BUSY_MS: Final = 5000
+SAFE: Final = (3, 51, 3)  # older ones can corrupt a WAL with two writers (sqlite.org/wal.html#walresetbug)
+
+# Commits are rows by number alone: `run << 32 | n`. They append to the end of one B-tree, so that a
+# commit writes one page; a key of text would make every few commits rewrite three.
+NUMBERS: Final = 1 << 32
+_SCHEMA: Final = """
+CREATE TABLE runs (id INTEGER PRIMARY KEY, run TEXT NOT NULL UNIQUE);
+CREATE TABLE commits (id INTEGER PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE heads (id INTEGER PRIMARY KEY, touched INTEGER NOT NULL, active INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE TABLE folds (id INTEGER PRIMARY KEY, n INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE TABLE signals (seq INTEGER PRIMARY KEY, run TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL, settled INTEGER NOT NULL DEFAULT 0, UNIQUE (run, key));
+CREATE TABLE leases (run TEXT PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID;
+"""
+_TABLES: Final = {"runs", "commits", "heads", "folds", "signals", "leases"}
+
+
+def open_database(path: Path) -> apsw.Connection:
+    """The database at `path`, made on first use; `StoreError` when it is another's or cannot be used."""
+    if tuple(int(p) for p in apsw.sqlite_lib_version().split(".")[:3]) < SAFE:
+        raise StoreError(
+            f"SQLite {apsw.sqlite_lib_version()} can corrupt a shared file: install apsw 3.51.3 or newer"
+        )
+    try:
+        if not path.exists():
+            _create(path)
+        elif path.stat().st_size == 0:
+            raise Corrupt(
+                f"{path} is empty: it held runs and was damaged. Restore a copy, or move it aside to start anew"
+            )
+        db = _connect(path)
+        _check(path, db)  # before anything is set: a file of somebody else's stays as it is
+        _tune(db)
+    except apsw.Error as error:
+        raise problem(path, error) from None
+    return db
+
+
+def _create(path: Path) -> None:
+    """Makes the file whole under another name, then links it into place: it is never seen half made."""
+    import tempfile  # only once in the life of a store
+
+    disk.make_dir(path.parent)
+    fd, name = tempfile.mkstemp(prefix=".new-", suffix=".db", dir=path.parent)
+    os.close(fd)
+    made = Path(name)
+    try:
+        db = _connect(made)
+        _tune(db)
+        db.pragma("application_id", APPLICATION)
+        db.pragma("user_version", VERSION)
+        db.execute(_SCHEMA)
+        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        db.close()
+        with suppress(FileExistsError):  # another process was first: its file is as good
+            os.link(made, path)
+    finally:
+        for suffix in ("", "-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                Path(name + suffix).unlink()
+
+
+def _connect(path: Path) -> apsw.Connection:
+    db = apsw.Connection(str(path))
+    db.set_busy_timeout(BUSY_MS)
+    return db
+
+
+def _tune(db: apsw.Connection) -> None:
+    # each pragma alone: a script stops at the first statement that returns a row
+    for name, value in (("journal_mode", "wal"), ("synchronous", "full"), ("wal_autocheckpoint", 1000)):
+        db.pragma(name, value)
+
+
+def _check(path: Path, db: apsw.Connection) -> None:
+    ((app,),) = db.execute("PRAGMA application_id")
+    ((version,),) = db.execute("PRAGMA user_version")
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type='table'")}
+    if app != APPLICATION:
+        raise StoreError(f"{path} is a database of something else: name another file")
+    if version != VERSION:
+        raise StoreError(
+            f"{path} has store version {version}; this loopwright reads {VERSION}: use the version that wrote it"
+        )
+    if not tables >= _TABLES:
+        raise Corrupt(f"{path} has lost tables: restore a copy, or move it aside to start anew")
+
+
+def problem(path: Path, error: apsw.Error) -> StoreError:
+    """What SQLite said, as an error of ours: damage, or a file that cannot be used."""
+    if isinstance(error, apsw.NotADBError | apsw.CorruptError):
+        return Corrupt(f"{path} is damaged ({error}): restore a copy, or move it aside to start anew")
+    return StoreError(f"{path} cannot be used: {error}")

@@ -1,0 +1,180 @@
+"""Every store keeps the contract through crashes and power loss; and the suite that says so sees what is broken."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from sqlite_tap import sqlite_calls
+from whole import STORES, calls, dropped, every_crash, every_power_loss, loop_of
+
+from loopwright import run
+from loopwright.errors import StoreError, Taken
+from loopwright.stores import database, disk, lines
+from loopwright.stores.files import FilesStore
+from loopwright.stores.memory import MemoryStore
+from loopwright.stores.sqlite import SqliteStore
+from loopwright.testing import check_store, os_calls
+
+TAPS = {"files": os_calls, "sqlite": sqlite_calls}
+MAKE = {"files": FilesStore, "sqlite": lambda folder: SqliteStore(folder / "runs.db")}
+
+
+@pytest.fixture
+def place(tmp_path):
+    """Scratch where syncing costs nothing, if this machine has it: what syncs do is simulated."""
+    fast = Path("/dev/shm")
+    made = Path(
+        tempfile.mkdtemp(
+            dir=fast if fast.is_dir() and os.access(fast, os.W_OK) else tmp_path, prefix="crash-"
+        )
+    )
+    yield made
+    shutil.rmtree(made)
+
+
+def test_memory_keeps_the_contract(place):
+    checked = check_store(lambda _: MemoryStore(), place, lasting=False)
+    assert not checked.losses, checked
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "every"), [("files", 16), ("sqlite", 16)])
+def test_a_store_keeps_the_contract(kind, every, place, record_property):
+    checked = check_store(MAKE[kind], place, tap=TAPS[kind], every=every, chances=3)
+    record_property("measured", f"check_store({kind}): {checked}")
+    assert not checked.losses, checked
+    assert all(checked.tried.values())
+
+
+def no_sync(_):
+    """Names are not made durable."""
+
+
+def no_fence(fd, path, seen, n, commit):
+    """Whoever comes last, writes."""
+    try:
+        return lines_add(fd, path, seen, n, commit)
+    except Taken:
+        return seen
+
+
+def forgotten(*_):
+    """What was consumed is not marked."""
+
+
+def unsynced_wal(db):
+    for name, value in (("journal_mode", "wal"), ("synchronous", "normal")):
+        db.pragma(name, value)
+
+
+def overwrites(self, run, n, commit, kept=None):
+    key = self._id(run, make=True) * 4294967296 + n
+    self._db.execute("INSERT OR REPLACE INTO commits VALUES (?, ?)", (key, commit))
+
+
+def torn_checkpoint(path, data, *, sync):
+    path.write_bytes(data)
+
+
+lines_add = lines.add
+BROKEN = {
+    "files: folders are not synced": ("files", disk, "sync_dir", no_sync, "durability"),
+    "files: the fence is down": ("files", lines, "add", no_fence, "fencing"),
+    "files: consumed signals come again": ("files", FilesStore, "settle", forgotten, "crash"),
+    "sqlite: commits are not synced": ("sqlite", database, "_tune", unsynced_wal, "durability"),
+    "sqlite: the fence is down": ("sqlite", SqliteStore, "_insert", overwrites, "fencing"),
+    "sqlite: consumed signals come again": ("sqlite", SqliteStore, "settle", forgotten, "crash"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_the_suite_sees_a_broken_store(name, place, monkeypatch, record_property):
+    kind, where, what, broken, family = BROKEN[name]
+    monkeypatch.setattr(where, what, broken)
+    checked = check_store(MAKE[kind], place, tap=TAPS[kind], families=(family,), every=40, chances=2)
+    record_property("measured", f"broken on purpose, {name}: {len(checked.losses)} losses seen")
+    assert checked.losses
+
+
+def test_a_store_whose_operations_are_not_seen_is_said(place):
+    checked = check_store(
+        MAKE["sqlite"],
+        place,
+        tap=lambda folder, _: os_calls(folder / "x", None),
+        families=("crash", "durability"),
+    )
+    assert [loss.partition(":")[0] for loss in checked.losses] == ["crash", "durability"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "every"), [("files", 29), ("sqlite", 43)])
+def test_a_whole_run_killed_anywhere_goes_on(kind, every, place, record_property):
+    hows = ("before", "after", "torn", "short", "eio", "enospc")
+    tried, losses = every_crash(STORES[kind], place, TAPS[kind], hows=hows, every=every, twice=90)
+    told = ", ".join(f"{n} {how}" for how, n in tried.items())
+    record_property(
+        "measured", f"whole runs on {kind}, killed or refused at an operation: {told}; losses {len(losses)}"
+    )
+    assert not losses
+    assert tried["twice"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", STORES)
+def test_a_whole_run_survives_power_loss(kind, place, record_property):
+    tried, losses = every_power_loss(STORES[kind], place, TAPS[kind], chances=1, every=3, resumed=60)
+    told = ", ".join(f"{n} {how}" for how, n in tried.items())
+    record_property("measured", f"whole runs on {kind}, power lost: {told}; losses {len(losses)}")
+    assert not losses
+
+
+class Refusing:
+    """A store in memory whose `n`th call fails, before or after it is done."""
+
+    def __init__(self, inner, at, after):
+        self.inner, self.at, self.after, self.calls = inner, at, after, 0
+
+    files = ()
+
+    def __getattr__(self, name):
+        def call(*args, **more):
+            self.calls += 1
+            if self.calls == self.at and not self.after:
+                raise StoreError("refused")
+            result = getattr(self.inner, name)(*args, **more)
+            if self.calls == self.at and self.after:
+                raise StoreError("done, and then refused")
+            return result
+
+        if name in {"mend", "place"}:
+            raise AttributeError(name)
+        return call
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_whole_run_in_memory_goes_on_after_a_refused_call(after, place, record_property):
+    effects, tried = place / "r.effects", 0
+    while True:
+        tried += 1
+        inner, folder = MemoryStore(), place / "r"
+        folder.mkdir()
+        store = Refusing(inner, tried, after)
+        try:
+            run(loop_of(effects), "r", folder=folder, store=store)
+            broke = False
+        except StoreError:
+            broke = True
+        inner._leases.clear()  # the process that had it is gone
+        final = run(loop_of(effects), "r", folder=folder, store=inner)
+        assert final.reason == "approval_requested"
+        assert final.iterations == 3
+        assert all(n <= 1 + broke for n in calls(folder).values())
+        dropped(folder)
+        if not broke:
+            break
+    record_property(
+        "measured", f"whole runs in memory, one call refused {'after' if after else 'before'}: {tried - 1}"
+    )
+    assert tried > 10
