@@ -58,7 +58,8 @@ async def _driven(run: Run, watch: _Watch, *, effects: bool) -> Finished | Waiti
         if listening:  # facts recorded without waiting for anything leave others no time to say something
             await watch.breathe()
             listen(run)
-            await standing.follow(run)
+            if journal.state.evidence is not None or journal.state.tampered is not None:
+                await standing.follow(run)
         if run.leaving.is_set():
             await journal.save()
             return Waiting(until=None, what="this host is shutting down")
@@ -181,6 +182,7 @@ class _Watch:
     async def watched(self, work: Awaitable[T]) -> T | Cut:
         """The result of `work`, or why it was cut: a stop or pause now, a lost lease, a shutdown."""
         self._working = True
+        began = self._loop.time()
         try:
             result = await work
             if not (self._cut or self._error):
@@ -190,6 +192,8 @@ class _Watch:
                 raise
         finally:
             self._working = False
+            if self._loop.time() - began > BREATH_S:  # work that takes time leaves others theirs
+                self._breath = self._loop.time()
         cut, error = self._cut, self._error
         self._cut = self._error = None
         if self._task is not None and self._task.uncancel() > 0:

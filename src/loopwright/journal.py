@@ -25,7 +25,7 @@ from loopwright.redact import PLAIN, Redactor
 if TYPE_CHECKING:  # it loads asyncio, which those who only read do without
     from loopwright.together import Together
 
-KEEP_FOLD_EVERY: Final = 64  # commits between cached folds: resuming re-reads no more than these
+KEEP_FOLD_EVERY: Final = 256  # commits between cached folds: resuming re-reads no more, in some milliseconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -34,7 +35,7 @@ _MANY: Final = frozenset({"gates", "protected", "may_change", "env", "labels"}) 
 _POLICY: Final = Policy()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Loop:
     """A goal, who works on it, who judges the work, and the bounds of it all.
 
@@ -115,7 +116,14 @@ class Loop:
         return tuple(_table(self.workspace).get("watch", ()))
 
     def spec(self) -> dict[str, Any]:
-        """The loop as JSON, in the shape of a loop file; functions as `module:name` or `script:PATH#name`."""
+        """The loop as JSON, in the shape of a loop file; functions as `module:name` or `script:PATH#name`.
+
+        To read, not to change: it is made once.
+        """
+        return self._spec
+
+    @cached_property
+    def _spec(self) -> dict[str, Any]:
         spec: dict[str, Any] = {}
         for key, value in self.said().items():
             table, _, name = key.rpartition(".")
@@ -138,6 +146,10 @@ class Loop:
 
         A gate's `timeout` is a limit and not part of it; nor is the folder a script stands in.
         """
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
         body = {
             "goal": self.goal,
             "agent": _portable(_written("agent", self.agent)),

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from loopwright import standing
 from loopwright.core import events as ev
+from loopwright.core import replacing
 from loopwright.core.policy import RunAgent
 from loopwright.core.values import Attempt, Failed, Worked
 from loopwright.ports import Agent, Place
@@ -77,7 +78,7 @@ async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
 
 async def _begun(run: Run, command: RunAgent) -> tuple[Attempt, Look]:
     """The attempt and what it begins from. A folder apart is set to its start, unless a person changed it since."""
-    state, asked = run.journal.state, replace(command.attempt, workdir=str(run.workspace.root))
+    state, asked = run.journal.state, replacing.replace(command.attempt, workdir=str(run.workspace.root))
     left, before, gated = state.snapshot, just_seen(run) or await look(run), run.gated
     standing.note_changes(run, before)
     if not run.workspace.apart or command.start in {None, left}:

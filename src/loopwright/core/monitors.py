@@ -169,11 +169,13 @@ def oscillation(rule: Oscillation, scored: Sequence[Closed]) -> str | None:
         return None
     window = scored[-rule.window :]
     trees = [c.snapshot for c in window]
-    returns = sum(
-        tree is not None and tree != trees[i - 1] and tree in trees[: i - 1]
-        for i, tree in enumerate(trees)
-        if i > 1
-    )
+    returns = 0
+    if any(trees):
+        returns = sum(
+            tree is not None and tree != trees[i - 1] and tree in trees[: i - 1]
+            for i, tree in enumerate(trees)
+            if i > 1
+        )
     if returns >= 2:
         return f"the work returned to an earlier state {returns} times in {rule.window} iterations"
     scores = [c.score for c in window if c.score is not None]

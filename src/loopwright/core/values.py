@@ -292,7 +292,7 @@ class Feedback:
     interrupted: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: copied by `replacing.replace`
 class Attempt:
     """One call of the agent: what is wanted, what came of it so far, and what is left to spend.
 

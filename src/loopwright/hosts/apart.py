@@ -68,13 +68,14 @@ async def enter(
         root = copy.root
     elif assembled.mode != "none":
         stack.enter_context(lock(root, state, run, me))
+    outputs = (*outputs_of(root), *journal.store.files) if assembled.mode != "none" else ()
     workspace = open_workspace(
         assembled.mode,
         root,
         state,
         run,
         protected=assembled.loop.protected,
-        outputs=(*outputs_of(root), *journal.store.files),
+        outputs=outputs,
         copy=copy,
     )
     if made and journal.state.snapshot is not None:  # the folder was gone: its work is in the snapshots

@@ -73,7 +73,7 @@ def watched(assembled: Assembled, ways: Ways) -> tuple[Path, ...]:
 
 def tools(root: Path, ways: Ways) -> Path:
     """The folder whose tools are used: the copy a run works in where it has its own, else the project."""
-    return root if tool_path(root, "") else ways.project
+    return root if root != ways.project and tool_path(root, "") else ways.project
 
 
 def environment(run: str, ways: Ways, *, allow: Sequence[str], root: Path) -> dict[str, str]:

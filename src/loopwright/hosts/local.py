@@ -205,7 +205,8 @@ async def _taken(
     journal.record(clock.now(), *begun)
     epoch = (journal.state.claim.epoch if journal.state.claim else 0) + 1
     host, boot = me.split("@")[1:3]
-    outputs = tuple(shown(str(path)) for path in take.outputs_of(workspace.root))
+    found = take.outputs_of(workspace.root) if workspace.mode != "none" else ()
+    outputs = tuple(shown(str(path)) for path in found)
     claimed = ev.Claimed(epoch=epoch, owner=me, host=host, boot=boot, outputs=outputs)
     journal.claim(claimed, clock.now())
     journal.record(clock.now(), *(e for e in wanted if not isinstance(e, ev.RunStarted)))

@@ -6,6 +6,7 @@ Rule: `memory:`, `files:DIR` and `sqlite:///PATH` are here; a URL of a kind that
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,11 @@ LATER = ("postgresql", "s3")
 
 def owner() -> str:
     """This process, as leases and claims name it: `pid:start@host@boot`."""
+    return _owner(os.getpid())
+
+
+@cache
+def _owner(pid: int) -> str:  # noqa: ARG001 - a forked child is another owner
     from loopwright.supervise import (  # loads asyncio: verbs that read do not need it
         boot_id,
         owner_of_this_process,

@@ -59,6 +59,7 @@ class SqliteStore:
         self._name = os.fspath(path)
         self._ids: dict[str, int] = {}
         self._durable = False  # whether its name and its folder's are: who made them may have been killed
+        self._next = 0  # the number after that of the last commit
         self._quiet: tuple[int, set[str]] = (-1, set())  # data_version, runs known to have no signals
 
     @property
@@ -137,6 +138,7 @@ class SqliteStore:
                 put()
                 db.execute("COMMIT")
             except BaseException:
+                self._next = 0
                 self._ids.clear()  # some may have been made in what is taken back now
                 if db.in_transaction:  # a full disk has rolled back already
                     db.execute("ROLLBACK")
@@ -177,12 +179,13 @@ class SqliteStore:
             raise Corrupt(f"{self.path} has lost the commits of run {run} before {n}")
         key = number * NUMBERS + n
         try:
-            if n == 1:
+            if n == 1 or key == self._next:  # the one before was written a moment ago, by us
                 db.execute("INSERT INTO commits VALUES (?, ?)", (key, commit))
             else:
                 db.execute(_ADD, (key, commit))
                 if not db.changes():
                     raise Corrupt(f"{self.path} has lost commit {n - 1} of run {run}")
+            self._next = key + 1
         except apsw.ConstraintError:
             self._sync_found()
             rows = db.execute("SELECT body FROM commits WHERE id=?", (key,))
