@@ -15,11 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.cli.stage import until
 
 from loopwright.core import events as ev
 from loopwright.journal import history
 from loopwright.stores.sqlite import SqliteStore
-from tests.cli.stage import until
 
 PAGE = (Path(__file__).parents[2] / "docs/tutorial.md").read_text(encoding="utf-8")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -106,7 +106,10 @@ class Evening:
     """The two terminals and the journal."""
 
     def __init__(self, folder: Path) -> None:
-        env = {"PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]), "LANG": "C.UTF-8"}
+        env = {
+            "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+            "LANG": "C.UTF-8",
+        }
         self.folder = folder
         self.first, self.second = Shell(folder, env), Shell(folder, env)
         self.seen = [0, 0]
