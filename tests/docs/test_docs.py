@@ -97,7 +97,7 @@ def test_every_ending_has_a_row_with_its_exit_code_and_next_step():
 
 
 def test_the_readme_is_short_enough_to_be_read():
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 100
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 110
 
 
 def test_links_lead_somewhere():
@@ -112,3 +112,30 @@ def test_the_package_docstring_is_true():
     import loopwright
 
     assert doctest.testmod(loopwright).failed == 0
+
+
+def test_the_page_of_the_architecture_names_the_modules_that_exist():
+    package = ROOT / "src/loopwright"
+    page = (ROOT / "docs/dev/architecture.md").read_text(encoding="utf-8")
+    named, whole = set(), set()
+    for rooms, what in re.findall(r"^\| (`.*?) \| (.*) \|$", page, re.MULTILINE):
+        folders = re.findall(r"`(\w+/)`", rooms)
+        whole |= set(folders)
+        for name in re.findall(r"`(\w+\.py)`", f"{rooms} {what}"):
+            found = [f"{folder}{name}" for folder in [*folders, ""] if (package / folder / name).is_file()]
+            assert found, f"{name} does not exist beside {rooms}"
+            named.add(found[0])
+    assert {f"{path.parent.name}/" for path in package.glob("*/__init__.py")} == whole
+    one_by_one = [package, *(package / each for each in ("core", "hosts", "workspace", "report"))]
+    modules = {str(path.relative_to(package)) for folder in one_by_one for path in folder.glob("*.py")}
+    assert sorted(each for each in modules - named if "__" not in each) == []
+
+
+def test_decisions_are_numbered_without_gaps():
+    pages = sorted((ROOT / "docs/decisions").glob("*.md"))
+    numbers = [int(page.name.partition("-")[0]) for page in pages]
+    assert numbers == list(range(1, len(pages) + 1))
+    assert [f"# {number}. " for number in numbers] == [
+        page.read_text(encoding="utf-8")[: len(f"# {number}. ")]
+        for number, page in zip(numbers, pages, strict=True)
+    ]
