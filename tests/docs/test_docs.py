@@ -4,6 +4,8 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import fields
+from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -139,3 +141,32 @@ def test_decisions_are_numbered_without_gaps():
         page.read_text(encoding="utf-8")[: len(f"# {number}. ")]
         for number, page in zip(numbers, pages, strict=True)
     ]
+
+
+@pytest.mark.parametrize("name", ["Final", "Attempt", "Result", "Usage", "Score"])
+def test_what_a_value_has_is_said_in_its_section(name):
+    import loopwright
+
+    said = said_of(name)
+    assert [each.name for each in fields(getattr(loopwright, name)) if each.name not in said] == []
+
+
+@pytest.mark.parametrize("name", ["Loop", "gate", "run", "run_once", "write_once"])
+def test_what_a_function_takes_is_said_in_its_section(name):
+    import loopwright
+
+    pages = said_of(name) | (words((ROOT / "docs/configuration.md").read_text()) if name == "Loop" else set())
+    taken = signature(getattr(loopwright, name)).parameters.keys() - {"fn"}
+    assert sorted(taken - pages) == []
+
+
+def said_of(name: str) -> set[str]:
+    """The words in the code of a section of the Python page."""
+    page = (ROOT / "docs/python.md").read_text(encoding="utf-8")
+    return words(page.partition(f"\n## {name}\n")[2].partition("\n## ")[0])
+
+
+def words(text: str) -> set[str]:
+    return {
+        word for code in re.findall(r"`([^`]+)`", FENCE.sub("", text)) for word in re.findall(r"\w+", code)
+    }
