@@ -47,6 +47,7 @@ from loopwright.registry import converted, parameters, resolve_agent, resolve_ga
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("configuration", "gates", "cli", "approvals")
+EVERY_PAGE = ("../README", *sorted(path.stem for path in DOCS.glob("*.md")))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 REQUIRED = object()
 GATES = tuple(BUILT_IN["gates"])
@@ -542,14 +543,15 @@ def test_the_flags_of_run_say_which_key_they_set():
 
 def test_every_command_on_the_pages_can_be_typed():
     every = verbs()
-    for page in PAGES:
-        lines = [line for _, body in FENCE.findall(text(page)) for line in body.splitlines()]
-        for line in (*lines, *spans(prose(page))):
+    for page in EVERY_PAGE:
+        code = [re.sub(r"\\\n *", "", body) for _, body in FENCE.findall(text(page))]
+        for line in (*(line for body in code for line in body.splitlines()), *spans(prose(page))):
             if not line.startswith("loopwright "):
                 continue
             verb = next((verb for verb in every if _calls(line, verb)), None)
             known = {"--help", "-h"} | (set(options(every[verb])) if verb else {"--version"})
-            used = re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", line)
+            unquoted = re.sub(r"\"[^\"]*\"|'[^']*'|#.*", "", line)
+            used = re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", unquoted)
             assert verb or used, f"{page}: no verb in {line!r}"
             assert {flag for flag in used if not _begins(flag, known)} <= known, f"{page}: {line}"
 
