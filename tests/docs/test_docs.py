@@ -4,6 +4,8 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import fields
+from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -97,7 +99,7 @@ def test_every_ending_has_a_row_with_its_exit_code_and_next_step():
 
 
 def test_the_readme_is_short_enough_to_be_read():
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 100
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 110
 
 
 def test_links_lead_somewhere():
@@ -123,3 +125,59 @@ def test_the_example_for_those_who_write_a_store_runs(newcomer):
     shown = run("python", "-m", "pytest", "-q", "-s", "-p", "no:cacheprovider", "test_mine.py")
     assert "tried: order" in shown
     assert "losses: 0" in shown
+
+
+def test_the_page_of_the_architecture_names_the_modules_that_exist():
+    package = ROOT / "src/loopwright"
+    page = (ROOT / "docs/dev/architecture.md").read_text(encoding="utf-8")
+    named, whole = set(), set()
+    for rooms, what in re.findall(r"^\| (`.*?) \| (.*) \|$", page, re.MULTILINE):
+        folders = re.findall(r"`(\w+/)`", rooms)
+        whole |= set(folders)
+        for name in re.findall(r"`(\w+\.py)`", f"{rooms} {what}"):
+            found = [f"{folder}{name}" for folder in [*folders, ""] if (package / folder / name).is_file()]
+            assert found, f"{name} does not exist beside {rooms}"
+            named.add(found[0])
+    assert {f"{path.parent.name}/" for path in package.glob("*/__init__.py")} == whole
+    one_by_one = [package, *(package / each for each in ("core", "hosts", "workspace", "report"))]
+    modules = {str(path.relative_to(package)) for folder in one_by_one for path in folder.glob("*.py")}
+    assert sorted(each for each in modules - named if "__" not in each) == []
+
+
+def test_decisions_are_numbered_without_gaps():
+    pages = sorted((ROOT / "docs/decisions").glob("*.md"))
+    numbers = [int(page.name.partition("-")[0]) for page in pages]
+    assert numbers == list(range(1, len(pages) + 1))
+    assert [f"# {number}. " for number in numbers] == [
+        page.read_text(encoding="utf-8")[: len(f"# {number}. ")]
+        for number, page in zip(numbers, pages, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("name", ["Final", "Attempt", "Result", "Usage", "Score"])
+def test_what_a_value_has_is_said_in_its_section(name):
+    import loopwright
+
+    said = said_of(name)
+    assert [each.name for each in fields(getattr(loopwright, name)) if each.name not in said] == []
+
+
+@pytest.mark.parametrize("name", ["Loop", "gate", "run", "run_once", "write_once"])
+def test_what_a_function_takes_is_said_in_its_section(name):
+    import loopwright
+
+    pages = said_of(name) | (words((ROOT / "docs/configuration.md").read_text()) if name == "Loop" else set())
+    taken = signature(getattr(loopwright, name)).parameters.keys() - {"fn"}
+    assert sorted(taken - pages) == []
+
+
+def said_of(name: str) -> set[str]:
+    """The words in the code of a section of the Python page."""
+    page = (ROOT / "docs/python.md").read_text(encoding="utf-8")
+    return words(page.partition(f"\n## {name}\n")[2].partition("\n## ")[0])
+
+
+def words(text: str) -> set[str]:
+    return {
+        word for code in re.findall(r"`([^`]+)`", FENCE.sub("", text)) for word in re.findall(r"\w+", code)
+    }

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tomllib
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import get_args
@@ -21,15 +22,19 @@ import pytest
 from loopwright import errors, units, vocabulary
 from loopwright.agents.command import command as command_agent
 from loopwright.cli.app import VERBS, app, run_app
+from loopwright.cli.report import FORMATS
 from loopwright.cli.steer import TOO_LATE
 from loopwright.config import FLAGS, load
+from loopwright.core import monitors
+from loopwright.core.decide import ONCE_MORE
 from loopwright.core.head import ENDINGS, WAITING_CODE, document
 from loopwright.core.judge import Rule
-from loopwright.core.limits import Limits
-from loopwright.core.monitors import REPEAT, Monitors
+from loopwright.core.limits import WAITING_KINDS, Limits
+from loopwright.core.monitors import CALM, REPEAT, Monitors
 from loopwright.core.policy import Asking, Policy
 from loopwright.core.state import RECENT, LoopState
-from loopwright.core.values import Phase
+from loopwright.core.values import About, Answer, Cause, FailureKind, Phase, Status
+from loopwright.core.working import FATAL
 from loopwright.gates.function import gate as gate_function
 from loopwright.gates.junit import junit
 from loopwright.hosts.deliver import PATTERN
@@ -42,6 +47,7 @@ from loopwright.registry import converted, parameters, resolve_agent, resolve_ga
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("configuration", "gates", "cli", "approvals")
+EVERY_PAGE = ("../README", *sorted(path.stem for path in DOCS.glob("*.md")))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 REQUIRED = object()
 GATES = tuple(BUILT_IN["gates"])
@@ -216,6 +222,57 @@ def test_the_actions_and_the_figures_of_monitors():
     assert set(spans(sentence)) - {"health"} == set(get_args(_action()))
     assert f"{RECENT} iterations at most" in section
     assert {3: "once in three iterations"}[REPEAT] in section
+
+
+def test_every_monitor_has_its_row_and_every_alert_its_kind():
+    rows = table("configuration", "`[monitors]`")
+    assert list(rows) == [each.name for each in fields(Monitors)]
+    rules = [(each.name, getattr(Monitors(), each.name)) for each in fields(Monitors)]
+    kinds = set(re.findall(r'yield "(\w+)"', inspect.getsource(monitors)))
+    assert kinds == {name.upper() for name, rule in rules if hasattr(rule, "action")}
+    others = {kind for kind in CALM if kind.lower() not in rows}
+    said = prose("configuration").partition("## `[monitors]`")[2].partition("\n|")[0]
+    assert {name for name in spans(said) if name.isupper()} == others
+
+
+def test_every_kind_of_failure_has_its_row():
+    rows = table("endings", "When an attempt fails")
+    assert list(rows) == list(get_args(FailureKind))
+    once = {kind for kind, row in rows.items() if row[2].startswith("one more")}
+    assert once == ONCE_MORE
+    assert {kind for kind, row in rows.items() if row[2].startswith("the next attempt")} == WAITING_KINDS
+    assert {kind for kind, row in rows.items() if row[2].startswith("the run ends")} == FATAL
+    assert all(set(spans(rows[kind][2])) <= ENDINGS.keys() for kind in FATAL)
+
+
+def test_every_question_has_its_row_and_every_answer_its_column():
+    rows = [rows for heading, rows in tables("approvals") if heading == "When you are asked"]
+    assert [row[0] for row in rows[0]] == list(get_args(About))
+    (header,) = re.findall(r"^\| about \| because \| (.*) \|$", text("approvals"), re.MULTILINE)
+    assert [*header.split(" | "), "expired"] == list(get_args(Answer))
+
+
+def test_what_silence_means_has_all_its_words():
+    row = table("configuration", TABLES)["approval.on_timeout"]
+    said = {toml(code) for cell in row[1:] for code in spans(cell) if code.startswith('"')}
+    assert said == set(get_args(inspect.get_annotations(Asking, eval_str=True)["on_timeout"]))
+    when = {
+        toml(code)
+        for cell in table("configuration", TABLES)["approval.when"][1:]
+        for code in spans(cell)
+        if code.startswith('"')
+    }
+    assert when == set(get_args(inspect.get_annotations(Asking, eval_str=True)["when"]))
+
+
+def test_every_status_and_cause_of_a_score_has_its_place():
+    section = prose("gates").partition("## Options of every gate")[0]
+    assert set(get_args(Status)) <= set(spans(section))
+    assert {f"*{cause}*" for cause in get_args(Cause)} <= set(re.findall(r"\*\w+\*", section))
+
+
+def test_every_format_of_a_report_has_its_row():
+    assert list(table("reports", "Reports")) == list(FORMATS)
 
 
 def _action():
@@ -486,14 +543,15 @@ def test_the_flags_of_run_say_which_key_they_set():
 
 def test_every_command_on_the_pages_can_be_typed():
     every = verbs()
-    for page in PAGES:
-        lines = [line for _, body in FENCE.findall(text(page)) for line in body.splitlines()]
-        for line in (*lines, *spans(prose(page))):
+    for page in EVERY_PAGE:
+        code = [re.sub(r"\\\n *", "", body) for _, body in FENCE.findall(text(page))]
+        for line in (*(line for body in code for line in body.splitlines()), *spans(prose(page))):
             if not line.startswith("loopwright "):
                 continue
             verb = next((verb for verb in every if _calls(line, verb)), None)
             known = {"--help", "-h"} | (set(options(every[verb])) if verb else {"--version"})
-            used = re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", line)
+            unquoted = re.sub(r"\"[^\"]*\"|'[^']*'|#.*", "", line)
+            used = re.findall(r"(?<![\w-])--?[a-zA-Z][\w-]*", unquoted)
             assert verb or used, f"{page}: no verb in {line!r}"
             assert {flag for flag in used if not _begins(flag, known)} <= known, f"{page}: {line}"
 

@@ -1,4 +1,4 @@
-"""Reading verbs: list, show, why.
+"""Reading verbs: show, why.
 
 Rule: they read journals and exit 0 whatever the run's end; they change nothing.
 """
