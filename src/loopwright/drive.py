@@ -65,7 +65,7 @@ async def _driven(run: Run, watch: _Watch, *, effects: bool) -> Finished | Waiti
             return Waiting(until=None, what="this host is shutting down")
         now = run.clock.now()
         command = decide(policy, journal.state, now)
-        if not effects and isinstance(command, RunAgent | RunGates | Wait | Deliver):
+        if not effects and isinstance(command, RunAgent | RunGates | Wait):
             await journal.save()
             return Waiting(until=None, what="to be resumed")
         listening = not isinstance(command, Judge | Close)

@@ -339,6 +339,14 @@ def test_accepted_work_is_delivered_once(stage):
     assert stage.git("rev-parse", "bot/r") == tip
 
 
+def test_an_approval_delivers_where_nobody_drives_the_run(stage):
+    stage.run(*APART, "--set", "deliver.to=branch", "--approve", "passed", "--no-wait", gate=GATE, expect=6)
+    stage("approve", "r", expect=0)
+    (delivered,) = stage.of(ev.Delivered)
+    assert (delivered.ref, delivered.problem) == ("loopwright/r", None)
+    assert stage.of(ev.RunFinished)[-1].reason == "quality_reached"
+
+
 def test_what_stands_in_the_way_of_delivery_is_on_record(stage):
     ran = stage.run(*APART, "--set", "deliver.to=branch", "--set", "deliver.branch=main", gate=GATE, expect=0)
     assert "not delivered: there is a branch main with other commits" in ran.err

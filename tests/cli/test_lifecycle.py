@@ -87,7 +87,8 @@ def test_of_a_complete_run_starts_nothing(stage):
     stage.run(gate="true", expect=0)
     again = stage("resume", "r", "--json", expect=0)
     assert again.doc["reason"] == "quality_reached"
-    assert "never reopened" in stage("resume", "r", "--add-iterations", "2", expect=2).err
+    refused = stage("resume", "r", "--add-iterations", "2", expect=2).err
+    assert "never reopened; loopwright fork r --from 1 goes on" in refused
     assert len(stage.calls) == 1
     assert len(stage.of(ev.Claimed)) == 1
 

@@ -69,6 +69,7 @@ class Keys:
 
     def connect(self, run: Run) -> None:
         """Takes the signals over for as long as the loop of this thread runs."""
+        self.view.at(run.journal.state.iteration)
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._pause, run)
         loop.add_signal_handler(signal.SIGTERM, self._leave, run)

@@ -114,6 +114,10 @@ class View:
         text.truncate((self._console.width if self._console else 80) - 1, overflow="ellipsis")
         return text
 
+    def at(self, iteration: int) -> None:
+        """Where the run stands that is seen from here on."""
+        self._number = iteration
+
     def see(self, event: ev.Event) -> None:
         """Takes one fact in; prints what a person wants to know of it."""
         self.seen = True

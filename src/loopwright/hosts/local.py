@@ -82,7 +82,10 @@ async def resume(run: str, ways: Ways) -> Held:
             raise UsageError(f"there is no run {run} here; loopwright list --all shows what there is")
         if state.finished is not None and state.finished.phase == "complete":
             if ways.add:
-                raise UsageError(f"run {run} is complete and is never reopened; start a new run instead")
+                last = state.iteration
+                raise UsageError(
+                    f"run {run} is complete and is never reopened; loopwright fork {run} --from {last} goes on from there"
+                )
             return Held(state=state)
         loop = Loop.from_spec(state.spec)
         assembled = assemble(loop, project=ways.project, path=ways.environ.get("PATH", ""))
