@@ -130,12 +130,23 @@ def listen(run: Run) -> None:
         taken.append(key)
         if isinstance(event, ev.ApprovalDecided):
             if journal.state.approval is None or journal.state.approval.id != event.id:
+                if f"decision/{event.id}" not in journal.state.signals:
+                    journal.record(run.clock.now(), _unheard(event))
                 continue  # its request is no longer open
         elif journal.state.finished is not None and not isinstance(event, ev.NoteAdded | ev.LimitsChanged):
             continue
         journal.record(run.clock.now(), event)
     journal.flush()
     journal.store.settle(journal.run, taken)
+
+
+def _unheard(late: ev.ApprovalDecided) -> ev.Noticed:
+    """The record of an answer whose question was withdrawn meanwhile, by a stop or because the work moved."""
+    return ev.Noticed(
+        approval=late.id,
+        channel=late.channel,
+        problem=f"{late.answer} by {late.by} came after the question was withdrawn",
+    )
 
 
 class _Watch:

@@ -42,6 +42,7 @@ async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
         ),
     )
     await journal.save()
+    run.gated = False  # from here on what changes is the agent's doing, or a person's
     agent = run.improve if run.improve is not None and asked.iteration > 1 else run.agent
     folder = folder_of(run, asked.iteration, f"attempt-{asked.number}", made=agent.in_folder)
     place = Place(

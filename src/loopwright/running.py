@@ -22,7 +22,7 @@ from loopwright.ports import Agent, Gate, Lease
 from loopwright.workspace.opened import Look, Workspace
 
 UNSEEN: Final = Look(tree=None, evidence=None)
-FRESH_S: Final = 0.1  # a look so young need not be repeated: each costs as much as a small gate
+FRESH_S: Final = 0.03  # a look so young need not be repeated: each costs as much as a small gate
 Watched = Callable[[Awaitable[Any]], Awaitable[Any]]
 
 

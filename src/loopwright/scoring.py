@@ -24,7 +24,7 @@ async def gates(run: Run, command: RunGates, watched: Watched) -> None:
     seen = just_seen(run) or await look(run)
     standing.note_changes(run, seen)
     missing = [run.gates[name] for name in command.missing]
-    tree = run.journal.state.snapshot
+    tree, moved = run.journal.state.snapshot, False
     while missing:
         batch = [missing.pop(0)]
         while batch[0].parallel and missing and missing[0].parallel:
@@ -39,7 +39,10 @@ async def gates(run: Run, command: RunGates, watched: Watched) -> None:
         if isinstance(scores, Cut):
             return
         if run.workspace.watched:
-            scores, tree = await _untouched(run, batch, scores, rewritten, tree, first=command.iteration == 0)
+            scores, tree, changed = await _untouched(
+                run, batch, scores, rewritten, tree, first=command.iteration == 0
+            )
+            moved = moved or (changed and any(gate.writes for gate in batch))
         for gate, (score, seconds) in zip(batch, scores, strict=True):
             run.journal.record(
                 run.clock.now(),
@@ -53,6 +56,8 @@ async def gates(run: Run, command: RunGates, watched: Watched) -> None:
         # files are not in trees: they are looked at again.
         same = tree == seen.tree and not rewritten and seen.evidence is None and run.workspace.recorded
         run.fresh = (seen, run.clock.monotonic()) if same else None
+    if moved:  # what the gates made of the work is what would be kept: they judge that
+        standing.note_changes(run, await look(run))
 
 
 async def _all_scored(run: Run, batch: list[Gate], iteration: int) -> list[tuple[Score, float]]:
@@ -111,21 +116,21 @@ async def _untouched(
     tree: str | None,
     *,
     first: bool,
-) -> tuple[list[tuple[Score, float]], str | None]:
-    """The scores, as errors where a gate changed or deleted what it judged, and the tree it leaves for the next.
+) -> tuple[list[tuple[Score, float]], str | None, bool]:
+    """The scores, as errors where a gate changed or deleted what it judged; the tree it leaves; whether it did that.
 
     Before any work (`first`) no agent can have made it so: the gate itself must be mended.
     """
     if rewritten:
         why = f"protected files were changed while it ran, and put back: {', '.join(rewritten[:5])}"
         error = Score(0.0, why, status="error", cause="evidence")
-        return [(error, seconds) for _, seconds in scores], tree
+        return [(error, seconds) for _, seconds in scores], tree, False
     if tree is None:
-        return scores, tree
+        return scores, tree, False
     changed, tree = await asyncio.to_thread(run.workspace.after_gate, tree)
     if not changed:
-        return scores, tree
+        return scores, tree, False
     why = f"it changed {', '.join(changed[:5])} of the work it judged; allow it with writes = true"
     error = Score(0.0, why, status="error", cause="tool" if first else "evidence")
     judged = [(score if gate.writes else error, s) for gate, (score, s) in zip(batch, scores, strict=True)]
-    return judged, tree
+    return judged, tree, True

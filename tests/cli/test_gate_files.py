@@ -53,3 +53,36 @@ def test_a_gate_that_may_write_does_not_spoil_the_gates_after_it(stage):
     stage("run", file, "--as", "r", "--max-iterations", "1", expect=3)
     assert set(statuses(stage, "second")) == {"pass"}
     assert set(statuses(stage, "writer")) == {"fail"}
+
+
+FORMATS = """
+[[gate]]
+use = "command"
+name = "format"
+run = "sh -c 'echo formatted > work.txt'"
+writes = true
+[[gate]]
+use = "command"
+name = "tests"
+run = "sh -c 'read x < work.txt; test $x = formatted'"
+"""
+
+
+def test_what_a_gate_made_of_the_work_is_what_is_judged_and_kept(stage):
+    stage.git("init", "-q", "-b", "main")
+    file = stage.file(FORMATS + '[workspace]\nmode = "worktree"\n[deliver]\nto = "branch"\n')
+    stage.git("commit", "-q", "--allow-empty", "-m", "x")
+    ran = stage("run", file, "--as", "r", "--no-baseline", "--json", expect=0)
+    assert ran.doc["reason"] == "quality_reached"
+    assert stage.git("show", "loopwright/r:work.txt") == "formatted\n"
+    assert [s.score.status for s in stage.of(ev.GateScored)] == ["pass"] * 4, "judged again as it is kept"
+
+
+def test_a_gate_that_spoils_the_work_after_the_others_judged_it_never_lets_it_pass(stage):
+    first, _, last = FORMATS.partition('[[gate]]\nuse = "command"\nname = "tests"')
+    spoils = first.replace("echo formatted > work.txt", "date +%N > work.txt")
+    file = stage.file('[[gate]]\nuse = "command"\nname = "tests"' + last + spoils)
+    stage.script({"write": {"work.txt": "formatted\n"}, "say": "worked"})
+    ran = stage("run", file, "--as", "r", "--no-baseline", "--max-iterations", "1", "--json", expect=3)
+    assert ran.doc["passed"] is False
+    assert ran.doc["reason"] == "max_iterations"

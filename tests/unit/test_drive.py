@@ -110,3 +110,23 @@ def test_a_cancellation_from_outside_hands_the_run_over_and_is_not_swallowed(tmp
 
 async def _again(loop, folder, store):
     return await start(loop, "r", Ways(project=folder, store=store))
+
+
+def test_an_answer_whose_question_a_stop_withdrew_is_on_record(tmp_path):
+    store = MemoryStore()
+    loop = Loop("g", agent=lambda _: 1, gates=[lambda _: True], approval="passed")
+
+    async def asked_then_stopped():
+        ways = Ways(project=tmp_path, store=store)
+        held = await start(loop, "r", ways)
+        request = held.state.approval.id
+        store.signal("r", "stop/1", encode_signal(ev.StopRequested(by="ann", key="stop/1")))
+        late = ev.ApprovalDecided(id=request, answer="approve", by="bob", channel="cli")
+        assert store.signal("r", f"decision/{request}", encode_signal(late))
+        return request, await start(loop, "r", ways)
+
+    request, held = asyncio.run(asked_then_stopped())
+    assert held.state.finished.reason == "stopped_by_user"
+    (noticed,) = [e for e in facts(store) if isinstance(e, ev.Noticed)]
+    assert (noticed.approval, noticed.channel) == (request, "cli")
+    assert noticed.problem == "approve by bob came after the question was withdrawn"
