@@ -212,12 +212,14 @@ def test_a_secret_in_the_loop_itself_is_said_and_kept_out_of_prompts(stage):
 
 def test_an_answer_that_holds_a_secret(stage):
     """The signal itself is a row of the store, whether or not anybody takes it in."""
-    stage.run("--approve", "passed", "--no-wait", gate="true", expect=6)
-    note = f"use {CANARIES['DB_PASSWORD']} and {MADE[0]}"
-    ran = stage("revise", "r", "--note", note, **CANARIES)
+    stage.run("--approve", "passed", "--no-wait", "--env", "PLAIN_LOOKING", gate="true", expect=6)
+    note = f"use {CANARIES['DB_PASSWORD']} and {MADE[0]} and let-through-71"
+    ran = stage("revise", "r", "--note", note, **CANARIES, PLAIN_LOOKING="let-through-71")
     assert ran.code == 0, ran.err
     (decided,) = stage.of(ApprovalDecided)
-    assert decided.note == "use [redacted:DB_PASSWORD] and [redacted:github-token]"
+    assert (
+        decided.note == "use [redacted:DB_PASSWORD] and [redacted:github-token] and [redacted:PLAIN_LOOKING]"
+    )
     for path in (stage.folder / ".agent-state").rglob("*"):
         if path.is_file():
             assert leaks(path.read_bytes()) == [], path

@@ -40,7 +40,7 @@ def test_memory_keeps_the_contract(place):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "every"), [("files", 16), ("sqlite", 16)])
+@pytest.mark.parametrize(("kind", "every"), [("files", 31), ("sqlite", 31)])
 def test_a_store_keeps_the_contract(kind, every, place, record_property):
     checked = check_store(MAKE[kind], place, tap=TAPS[kind], every=every, chances=3)
     record_property("measured", f"check_store({kind}): {checked}")
@@ -109,7 +109,7 @@ def test_a_store_whose_operations_are_not_seen_is_said(place):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "every"), [("files", 29), ("sqlite", 43)])
+@pytest.mark.parametrize(("kind", "every"), [("files", 59), ("sqlite", 83)])
 def test_a_whole_run_killed_anywhere_goes_on(kind, every, place, record_property):
     hows = ("before", "after", "torn", "short", "eio", "enospc")
     tried, losses = every_crash(STORES[kind], place, TAPS[kind], hows=hows, every=every, twice=90)

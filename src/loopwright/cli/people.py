@@ -23,7 +23,6 @@ from loopwright.core.state import LoopState
 from loopwright.errors import Locked, LoopwrightError, UsageError
 from loopwright.hosts import people
 from loopwright.ports import Store
-from loopwright.redact import redactor
 from loopwright.stores.opened import owner_alive
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -195,7 +194,7 @@ def _answer(
             said,
             now=datetime.now(UTC),
             approval=more["approval"],
-            redact=redactor(os.environ),
+            redact=people.redacting(runs, name, os.environ),
         )
     text, code = told(outcome, name, where.project)
     click.echo(words.safe(text), err=True)

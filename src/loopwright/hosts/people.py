@@ -23,7 +23,7 @@ from loopwright.hosts.take import raised
 from loopwright.journal import Journal, history
 from loopwright.loop import Loop
 from loopwright.ports import Agent, Store
-from loopwright.redact import PLAIN, Redactor
+from loopwright.redact import PLAIN, Redactor, redactor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +128,14 @@ def answer(
     if state.finished is not None:
         return Late(why=f"{run} is over: {state.finished.reason}", expired=False)
     return Nothing(why=_unasked(state))
+
+
+def redacting(store: Store, run: str, environ: Mapping[str, str]) -> Redactor:
+    """What takes the secrets of this environment out, those that the run's loop lets through included."""
+    spec = _state(store, run).spec
+    parts = [spec.get("agent"), spec.get("improve"), *spec.get("gates", ())]
+    said = [part.get("env", ()) for part in parts if isinstance(part, Mapping)]
+    return redactor(environ, allowed={name for names in (spec.get("env", ()), *said) for name in names})
 
 
 def ask_again(store: Store, run: str, *, by: str, now: datetime) -> Late | Stale | Nothing | None:
