@@ -93,23 +93,32 @@ async def _driven(run: Run, watch: _Watch, *, effects: bool) -> Finished | Waiti
             case Finish(finished=finished):
                 journal.record(now, finished)
                 await journal.save()
-            case Wait(until=until, why=why, seconds=seconds):
-                if seconds is not None and until is not None:
-                    journal.record(now, ev.WaitStarted(until=until, seconds=seconds, why=why))
-                await journal.save()
-                asked = journal.state.approval is not None
-                if (asked or until is None) and not (asked and run.waits and not journal.state.paused):
-                    return Waiting(until=until, what=why)
-                if asked:
-                    run.person(run)
-                keep_lease(run)
-                left = POLL_S if until is None else (until - now).total_seconds()
-                await run.clock.sleep(min(POLL_S, max(0.0, left)))
+            case Wait():
+                if (rest := await _rested(run, command, now)) is not None:
+                    return rest
             case _:
                 assert_never(command)
     listen(run)  # a stop that came with the end must not end the run when it is reopened
     await journal.save()
     return Finished()
+
+
+async def _rested(run: Run, command: Wait, now: datetime) -> Waiting | None:
+    """Waits a moment, of the wait that is asked for; or says that somebody else must see to it."""
+    journal, until = run.journal, command.until
+    if command.seconds is not None and until is not None:
+        journal.record(now, ev.WaitStarted(until=until, seconds=command.seconds, why=command.why))
+    await journal.save()
+    asked = journal.state.approval is not None
+    resting = journal.state.paused or journal.state.pause is not None
+    if (asked or until is None) and not (asked and run.waits and not resting):
+        return Waiting(until=until, what=command.why)
+    if asked:
+        run.person(run)
+    keep_lease(run)
+    left = POLL_S if until is None else (until - now).total_seconds()
+    await run.clock.sleep(min(POLL_S, max(0.0, left)))
+    return None
 
 
 def expire(store: Store, run: str, request: str, now: datetime) -> None:

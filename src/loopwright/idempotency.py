@@ -73,6 +73,8 @@ def write_once(path: StrPath, content: str | bytes) -> Written:
     file that was there keeps its mode; a link stays and what it points to is written. Folders are not made. Raises
     OSError, naming `path`; then the old content stands.
     """
+    if not isinstance(content, str | bytes | bytearray | memoryview):
+        raise TypeError(f"the content is {type(content).__name__}: write_once takes text or bytes")
     data = content.encode() if isinstance(content, str) else bytes(content)
     digest = hashlib.sha256(data).hexdigest()
     given = Path(path)

@@ -43,6 +43,8 @@ def test_of_a_finished_run_prints_its_result_and_runs_nothing(stage):
         again = stage.run(*other, expect=3)
         assert again.doc == first.doc
         assert again.lines == first.lines
+    assert "goal: 'g' then, 'another' now" in again.err
+    assert "what follows is its result, not this loop's" in again.err
     assert len(stage.calls) == 1
 
 

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import assert_never
 
 from loopwright.cli import words
@@ -44,7 +43,7 @@ def left(deadline: datetime | None, now: datetime) -> str:
     return "over" if seconds <= 0 else f"{words.seconds(seconds)} left"
 
 
-def lines(shown: Shown, request: str, project: Path, diff: Diff | None) -> list[str]:
+def lines(shown: Shown, request: str, where: Where, diff: Diff | None) -> list[str]:
     """A request for people: what is asked, on what grounds, what each answer does, and until when."""
     now = datetime.now(UTC)
     row = [words.gate(scored.gate, scored.score) for scored in shown.gates]
@@ -70,10 +69,10 @@ def lines(shown: Shown, request: str, project: Path, diff: Diff | None) -> list[
     if shown.summary.strip():
         told.append(f"  it says: {shown.summary.strip().partition(chr(10))[0]}")
     if diff is not None:
-        see = words.typed(f"loopwright diff {shown.run}", shown.run, project)
+        see = words.typed(f"loopwright diff {shown.run}", shown.run, where)
         told.append(f"  changed: {len(diff.paths)} files, {diff.lines} lines ({see})")
     for effect in shown.effects:
-        command = words.typed(TYPED[effect.answer].format(run=shown.run), shown.run, project)
+        command = words.typed(TYPED[effect.answer].format(run=shown.run), shown.run, where)
         told += [f"  {effect.answer + ':':<8} {effect.does}", f"           {command}"]
     until = f", until {shown.deadline.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if shown.deadline else ""
     told.append(f"  silence: {left(shown.deadline, now)}{until}; then {shown.silence}")
@@ -87,12 +86,10 @@ def asked_lines(state: LoopState, where: Where) -> list[str]:
     shown = people.view(state)
     if shown is None or state.approval is None:
         return []
-    return lines(
-        shown, state.approval.id, where.project, changes(where, state.run, shown.before, shown.after)
-    )
+    return lines(shown, state.approval.id, where, changes(where, state.run, shown.before, shown.after))
 
 
-def told(outcome: people.Outcome, run: str, project: Path) -> tuple[str, int]:
+def told(outcome: people.Outcome, run: str, where: Where) -> tuple[str, int]:
     """What a person is told of their answer, and the exit code."""
     match outcome:
         case people.Recorded(decision=decision, again=False):
@@ -102,11 +99,11 @@ def told(outcome: people.Outcome, run: str, project: Path) -> tuple[str, int]:
         case people.Conflict(decision=decision, at=at):
             return f"{_was(decision, at)}: yours does not count", TOO_LATE
         case people.Late(why=why, expired=expired):
-            again = words.typed(f"loopwright ask-again {run}", run, project)
+            again = words.typed(f"loopwright ask-again {run}", run, where)
             asks = f"; {again} lets it ask anew" if expired and "over" not in why else ""
             return f"too late: {why}{asks}", TOO_LATE
         case people.Stale(live=live):
-            see = words.typed(f"loopwright show {run}", run, project)
+            see = words.typed(f"loopwright show {run}", run, where)
             return f"that request is no longer open; {live.id} is ({live.question}); {see} shows it", TOO_LATE
         case people.Nothing(why=why):
             return why, TOO_LATE
@@ -148,7 +145,7 @@ class Terminal:
     """The person at this terminal: told what is asked, and heard if they can type."""
 
     view: View
-    project: Path
+    where: Where
     types: bool
     _shown: str = ""
     _run: Run | None = None
@@ -165,7 +162,7 @@ class Terminal:
             self._shown, self._run, self._typed = asked.id, run, b""
             self.view.rest()
             diff = run.workspace.diff(shown.before, shown.after) if shown.before and shown.after else None
-            for line in lines(shown, asked.id, self.project, diff):
+            for line in lines(shown, asked.id, self.where, diff):
                 self.view.line(line)
             if self.types:
                 self.view.line(f"  answer here ({WAYS}) or in another terminal; Ctrl-C leaves it open")
@@ -230,7 +227,7 @@ class Terminal:
             approval=self._shown,
             redact=run.journal.redact,
         )
-        text, code = told(outcome, run.journal.run, self.project)
+        text, code = told(outcome, run.journal.run, self.where)
         if code:
             self.view.line(f"  {text}")
             self._prompt()

@@ -16,7 +16,7 @@ import click
 from loopwright.calling import alone
 from loopwright.cli import words
 from loopwright.cli.view import View, fancy
-from loopwright.cli.where import enter
+from loopwright.cli.where import Where, enter
 from loopwright.config import load
 from loopwright.demo.stage import add_project, set_up, tools_path
 from loopwright.hosts.local import start
@@ -68,6 +68,6 @@ def _play(project: Path, run: str, environ: dict[str, str], view: View, **flags:
     )
     with view.live():
         held = alone(lambda: start(loaded.loop, run, ways))
-    for line in words.three_lines(held.state, project):
+    for line in words.three_lines(held.state, Where(project, None)):
         view.line(line)
     return held

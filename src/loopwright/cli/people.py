@@ -18,9 +18,9 @@ from loopwright.cli.asked import TOO_LATE, asked_lines, left, told
 from loopwright.cli.read import emit
 from loopwright.cli.run import Amount, Money
 from loopwright.cli.steer import settled
-from loopwright.cli.where import Where, as_json, find, opened, outside, places, the_run, who
+from loopwright.cli.where import Where, as_json, enter, find, nearest, opened, outside, places, the_run, who
 from loopwright.core.state import LoopState
-from loopwright.errors import Locked, LoopwrightError, UsageError
+from loopwright.errors import Locked, LoopwrightError, StoreError, UsageError
 from loopwright.hosts import people
 from loopwright.ports import Store
 from loopwright.stores.opened import owner_alive
@@ -107,25 +107,44 @@ def ask_again_(run: str, folder: str, store: str | None) -> int:
 @click.option("--all", "all_", is_flag=True, help="Answered and expired requests too.")
 @as_json
 @places
-def approvals_(all_: bool, json_: bool, folder: str, store: str | None) -> None:
+def approvals_(all_: bool, json_: bool, folder: str, store: str | None) -> int:
     """Show what waits for a person.
 
     The nearest deadline first; with --all everything that was asked, newest first.
     """
-    where = find(folder, store)
+    where = nearest(enter(folder), store)
     now = datetime.now(UTC)
-    with opened(where) as runs:
-        rows = [_row(runs, state, asked, now) for state, asked in people.inbox(runs, every=all_)]
+    rows: list[dict[str, Any]] = []
+    damaged: list[str] = []
+    if where is not None:
+        with opened(where) as runs:
+            found, damaged = people.inbox(runs, every=all_)
+            rows = [_row(runs, state, asked, now) for state, asked in found]
+    _show(
+        rows,
+        where,
+        now,
+        nothing="nothing was ever asked" if all_ else "nothing waits for a person",
+        json_=json_,
+    )
+    for line in damaged:
+        click.echo(f"loopwright: {line}", err=True)
+    return StoreError.exit_code if damaged else 0
+
+
+def _show(
+    rows: list[dict[str, Any]], where: Where | None, now: datetime, *, nothing: str, json_: bool
+) -> None:
     if json_:
         emit(rows)
         return
     if not rows:
-        click.echo("nothing was ever asked" if all_ else "nothing waits for a person", err=True)
+        click.echo(nothing, err=True)
     for row in rows:
         number = f"#{row['iteration']} {row['about']}"
         click.echo(f"{row['run']}  {number}  {_stands(row, now)}  {words.safe(row['question'])}")
-        if row["next"]:
-            click.echo(f"    {words.typed(row['next'], row['run'], where.project)}")
+        if row["next"] and where is not None:
+            click.echo(f"    {words.typed(row['next'], row['run'], where)}")
 
 
 def _row(store: Store, state: LoopState, asked: people.Asked, now: datetime) -> dict[str, Any]:
@@ -196,11 +215,19 @@ def _answer(
             approval=more["approval"],
             redact=people.redacting(runs, name, os.environ),
         )
-    text, code = told(outcome, name, where.project)
+    text, code = told(outcome, name, where)
     click.echo(words.safe(text), err=True)
     if code:
+        if isinstance(outcome, people.Late) and outcome.expired:
+            _go_on(where, name)  # so that what silence means has happened
         return code
     state = _go_on(where, name)
+    taken_in = isinstance(outcome, people.Recorded) and f"decision/{outcome.decision.id}"
+    if state is not None and taken_in and taken_in not in state.signals:
+        click.echo(
+            "the question was withdrawn before the answer was taken in: nothing follows from it", err=True
+        )
+        return TOO_LATE
     if state is not None and answer == "approve" and _moved(state):
         return TOO_LATE
     return 0
@@ -226,9 +253,9 @@ def _go_on(where: Where, run: str) -> LoopState | None:
         if isinstance(state, Locked) and claim is not None and owner_alive(claim.owner):
             click.echo("the process that drives it goes on from here", err=True)
         else:
-            resume = words.typed(f"loopwright resume {run}", run, where.project)
+            resume = words.typed(f"loopwright resume {run}", run, where)
             click.echo(f"{resume} takes it in; for now: {state}", err=True)
         return None
-    for line in (*asked_lines(state, where), *words.three_lines(state, where.project, ours=True)):
+    for line in (*asked_lines(state, where), *words.three_lines(state, where, ours=True)):
         click.echo(line, err=True)
     return state

@@ -16,6 +16,7 @@ from loopwright import codec
 from loopwright.cli import words
 from loopwright.cli.where import Where, as_json, find, opened, places, the_run
 from loopwright.core import events as ev
+from loopwright.core.closing import best_now
 from loopwright.core.head import health, readable
 from loopwright.core.state import LoopState
 from loopwright.core.values import Score
@@ -88,9 +89,10 @@ def snapshot_of(store: Store, run: str, iteration: str | int | None) -> tuple[st
     if iteration is None:
         return state.base, state.snapshot
     if iteration == "best":
-        if state.best is None:
+        best = best_now(state)
+        if best is None:
             raise UsageError(f"run {run} has no best iteration yet")
-        iteration = state.best.iteration
+        iteration = best.iteration
     try:
         wanted = int(iteration)
     except ValueError:
@@ -293,7 +295,7 @@ def _summary(store: Store, run: str, iteration: int | None, where: Where) -> Non
 
         for line in asked_lines(state, where):
             click.echo(line)
-    for line in words.three_lines(state, where.project):
+    for line in words.three_lines(state, where):
         click.echo(line)
 
 
@@ -309,7 +311,7 @@ def why_(run: str, folder: str, store: str | None) -> None:
     with opened(where) as runs:
         report = gather(history(runs, the_run(runs, run)))
     report = replace(report, alone=words.left(report.state))
-    for line in words.three_lines(report.state, where.project):
+    for line in words.three_lines(report.state, where):
         click.echo(line)
     click.echo("")
     for line in why(report).lines:

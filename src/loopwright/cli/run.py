@@ -102,7 +102,7 @@ def typing() -> bool:
 
 def _finish(held: Held, view: View, keys: Keys, where: Where, *, json_: bool, exit_zero: bool) -> int:
     """Prints how it ended; the exit code."""
-    state, project = held.state, where.project
+    state = held.state
     code = held.exit_code
     if state.finished is None and keys.code is not None:
         code = keys.code  # a signal ended our part; the run's own end comes first
@@ -112,7 +112,7 @@ def _finish(held: Held, view: View, keys: Keys, where: Where, *, json_: bool, ex
         emit({**document(state), "exit_code": code})
     if state.finished is not None and not view.seen:
         view.line(f"{state.run} was over already: nothing was run; another --as ID begins a new run")
-    for line in words.three_lines(state, project, ours=True):
+    for line in words.three_lines(state, where, ours=True):
         view.line(line)
     if os.environ.get("GITHUB_STEP_SUMMARY"):
         from loopwright.cli.report import summarize
@@ -183,7 +183,8 @@ def run_(
         flags={**flags, "store": store},
     )
     keys = Keys(view)
-    terminal = Terminal(view=view, project=loaded.project, types=not no_input and typing())
+    where = Where(loaded.project, loaded.loop.store, named=store is not None)
+    terminal = Terminal(view=view, where=where, types=not no_input and typing())
     ways = Ways(
         project=loaded.project,
         store=loaded.loop.store,
@@ -200,7 +201,6 @@ def run_(
     )
     with view.live():
         held = alone(lambda: start(loaded.loop, run_id, ways))
-    where = Where(ways.project, loaded.loop.store)
     return _finish(held, view, keys, where, json_=json_, exit_zero=exit_zero)
 
 
@@ -234,7 +234,7 @@ def resume_(
         name = the_run(runs, run)
     view = View()
     keys = Keys(view)
-    terminal = Terminal(view=view, project=where.project, types=typing())
+    terminal = Terminal(view=view, where=where, types=typing())
     add: Mapping[str, float | None] = {
         "max_iterations": add_iterations,
         "max_duration": add_duration,

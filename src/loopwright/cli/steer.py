@@ -44,7 +44,7 @@ def ask(
     elif isinstance(went, LoopwrightError):  # it is on record all the same
         click.echo(f"{run} will {kind} when it is resumed; for now: {went}", err=True)
     else:
-        for line in words.three_lines(went, where.project, ours=True):
+        for line in words.three_lines(went, where, ours=True):
             click.echo(line, err=True)
     return 0
 

@@ -134,7 +134,7 @@ def watch_(run: str, folder: str, store: str | None) -> None:
         except KeyboardInterrupt:
             screen.line("no longer watched; the run goes on by itself")
         state = feed.state
-    for line in words.three_lines(state, where.project):
+    for line in words.three_lines(state, where):
         click.echo(line)
 
 

@@ -30,6 +30,7 @@ class Where:
 
     project: Path
     store: str | None
+    named: bool = False  # the store was named here: the next verb needs it named again
 
 
 def places(command: F) -> F:
@@ -68,7 +69,7 @@ def find(folder: str, store: str | None) -> Where:
 def nearest(start: Path, store: str | None) -> Where | None:
     """Where runs are kept, looked for from `start` upward to the repository's root; `None` when nowhere."""
     if store is not None:
-        return Where(start, store)
+        return Where(start, store, named=True)
     for place in (start, *start.parents):
         if (place / ".agent-state").is_dir():
             return Where(place, _said(place / "loop.toml"))
@@ -127,11 +128,29 @@ def the_run(store: Store, name: str) -> str:
 
 def outside(verb: str) -> None:
     """`UsageError` inside a run: what works in one decides nothing about runs."""
-    run = os.environ.get("LOOPWRIGHT_RUN")
+    run = os.environ.get("LOOPWRIGHT_RUN") or _around()
     if run:
         raise UsageError(
             f"loopwright {verb} is refused inside run {run}: agents do not decide about runs; type it in a shell"
         )
+
+
+def _around() -> str | None:
+    """The run that a process above this one belongs to: unsetting a variable is no way out."""
+    pid = os.getppid()
+    for _ in range(64):  # no tree of processes is deeper, and a loop in it would have no end
+        try:
+            environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            above = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
+        except OSError:  # another user's, or no /proc here
+            return None
+        for entry in environ:
+            if entry.startswith(b"LOOPWRIGHT_RUN=") and entry != b"LOOPWRIGHT_RUN=":
+                return entry.partition(b"=")[2].decode(errors="replace")
+        pid = int(above.split()[1])
+        if pid <= 1:
+            return None
+    return None
 
 
 def who() -> str:

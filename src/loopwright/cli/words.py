@@ -18,6 +18,7 @@ from loopwright.report.figures import MARKS, at_most, colourless, money, safe, s
 from loopwright.stores.opened import owner_alive
 
 if TYPE_CHECKING:  # figures alone need no core
+    from loopwright.cli.where import Where
     from loopwright.core.state import LoopState
     from loopwright.core.values import Score
 
@@ -77,8 +78,9 @@ def next_of(state: LoopState) -> str:
     return f"loopwright resume {state.run}" if left(state) else next_step(state)
 
 
-def three_lines(state: LoopState, project: Path, *, ours: bool = False) -> list[str]:
+def three_lines(state: LoopState, where: Where, *, ours: bool = False) -> list[str]:
     """What happened, why, and what to type next here; `ours`: this process drove it and is done with it."""
+    from loopwright.core.closing import best_now
     from loopwright.core.head import exit_code, explanation, next_step, reason
 
     word = reason(state) or state.phase
@@ -94,21 +96,24 @@ def three_lines(state: LoopState, project: Path, *, ours: bool = False) -> list[
         mark = "▶" if under_way and not alone else "⏸"
     totals = state.totals
     cost = money(totals.cost_usd) if totals.known_costs and not totals.unknown_costs else "cost unknown"
-    best = "" if state.best is None else f" · best {state.best.score:.2f} (#{state.best.iteration})"
+    known = best_now(state)
+    best = "" if known is None else f" · best {known.score:.2f} (#{known.iteration})"
     count = f"{state.iteration} iteration{'' if state.iteration == 1 else 's'}"
     count = f"in iteration {state.iteration}" if under_way else f"after {count}"
     return [
         f"{mark} {state.run}: {word} {count}{best} · {cost} · {seconds(totals.seconds)}",
         f"  why:  {safe(why)}",
-        f"  next: {typed(step, state.run, project)}",
+        f"  next: {typed(step, state.run, where)}",
     ]
 
 
-def typed(command: str, run: str, project: Path) -> str:
+def typed(command: str, run: str, where: Where) -> str:
     """A command about `run` as it is typed in this folder."""
-    there = _from_here(project)
+    there = _from_here(where.project)
     if command.startswith("git "):  # which takes its -C before the verb
         return f"git{there} {command.removeprefix('git ')}"
+    if where.named and where.store is not None:
+        there += f" --store {shlex.quote(where.store)}"
     return re.sub(rf" {re.escape(run)}(?!\S)", lambda found: found[0] + there, command, count=1)
 
 

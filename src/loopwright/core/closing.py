@@ -63,6 +63,14 @@ def better(state: LoopState, it: Iteration, verdict: Verdict) -> Best | None:
     )
 
 
+def best_now(state: LoopState) -> Best | None:
+    """The best so far, the judged iteration that is still open included: it is what a person is asked about."""
+    it = state.current
+    if it is None or it.verdict is None or it.number == 0:
+        return state.best
+    return better(state, it, it.verdict)
+
+
 def best_measures(before: Mapping[str, float], scores: tuple[Scored, ...]) -> Mapping[str, float]:
     """The best raw measure of each gate, in its own direction, with these scores taken in."""
     new: dict[str, float] = {}

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC
 from typing import Any, Final
 
+from loopwright.core.closing import best_now
 from loopwright.core.events import StopReason
 from loopwright.core.monitors import healthy
 from loopwright.core.state import LoopState
@@ -122,8 +123,9 @@ def reason(state: LoopState) -> str | None:
 
 def document(state: LoopState) -> dict[str, Any]:
     """The run document of DESIGN §11."""
-    totals = state.totals
-    best = state.best
+    totals, it = state.totals, state.current
+    best = best_now(state)
+    verdict = it.verdict if it is not None and it.verdict is not None else state.last
     attempts = totals.known_costs + totals.unknown_costs + totals.cut
     return {
         "schema": SCHEMA,
@@ -135,7 +137,7 @@ def document(state: LoopState) -> dict[str, Any]:
         "next": next_step(state),
         "passed": passed(state),
         "iterations": state.iteration,
-        "score": state.last.score if state.last else None,
+        "score": verdict.score if verdict else None,
         "best_score": best.score if best else None,
         "best_iteration": best.iteration if best else None,
         "cost_usd": None if totals.unknown_costs or not attempts else round(totals.cost_usd, 6),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from loopwright.calling import alone
+from loopwright.core.closing import best_now
 from loopwright.core.head import explanation, head, next_step, passed, reason
 from loopwright.core.state import LoopState
 from loopwright.core.values import Best, Phase
@@ -80,7 +81,7 @@ def of_state(state: LoopState, code: int) -> Final:
         explanation=explanation(state),
         next=next_step(state),
         output=state.output,
-        best=state.best,
+        best=best_now(state),
         iterations=state.iteration,
         cost_usd=head(state)["cost_usd"],
         exit_code=code,

@@ -126,11 +126,14 @@ async def settle(run: str, ways: Ways) -> Held:
 async def _again(journal: Journal, assembled: Assembled, ways: Ways, stack: ExitStack) -> Held:
     """The same id once more: a finished run is shown, an active one goes on."""
     state, loop = journal.state, assembled.loop
+    another = loop.digest() != state.digest
+    if another and state.finished is not None:
+        ways.tell(take.differences(journal.run, state.spec, loop.spec(), over=True))
     if state.finished is not None:
         return Held(state=state)
-    wanted: list[ev.Event] = []
-    if loop.digest() != state.digest and not ways.accept_changes:
+    if another and not ways.accept_changes:
         raise UsageError(take.differences(journal.run, state.spec, loop.spec()))
+    wanted: list[ev.Event] = []
     take.check_mode(journal.run, state.spec, loop.spec())
     if loop.spec() != state.spec:
         wanted.append(ev.PolicyChanged(spec=loop.spec(), digest=loop.digest()))

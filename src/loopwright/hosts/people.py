@@ -18,7 +18,7 @@ from loopwright.core import events as ev
 from loopwright.core.showing import Shown, shown
 from loopwright.core.state import LoopState
 from loopwright.drive import expire
-from loopwright.errors import UsageError
+from loopwright.errors import StoreError, UsageError
 from loopwright.hosts.take import raised
 from loopwright.journal import Journal, history
 from loopwright.loop import Loop
@@ -112,6 +112,8 @@ def answer(
 
     What a person wrote goes through `redact` before it is on record. `UsageError` for a run or a request that was never there.
     """
+    if approval is not None and not approval:
+        raise UsageError("--approval is empty: name the request, or leave it out for the open one")
     override = None if said.override is None else redact.text(said.override)
     said = replace(said, note=redact.text(said.note), override=override)
     state = _state(store, run)
@@ -208,20 +210,35 @@ def standing(store: Store, run: str, request: str) -> tuple[ev.ApprovalDecided, 
     return None
 
 
-def inbox(store: Store, *, every: bool = False) -> list[tuple[LoopState, Asked]]:
-    """What waits for a person, the nearest deadline first; `every`: all that was ever asked, newest first."""
-    found = []
+def inbox(store: Store, *, every: bool = False) -> tuple[list[tuple[LoopState, Asked]], list[str]]:
+    """What waits for a person, the nearest deadline first; `every`: all that was ever asked, newest first.
+
+    And what cannot be read: one damaged run does not hide the others.
+    """
+    found, damaged = [], []
     for run, body in store.heads(active=None if every else True, limit=100_000):
-        head = loads(body)
-        if not every and not head.get("approval") and head.get("reason") != "approval_expired":
+        try:
+            if not every and not _may_wait(body):
+                continue
+            state = _state(store, run)
+            asked = list(requests(store, run)) if state.requests else []
+        except StoreError as error:
+            damaged.append(str(error))
             continue
-        state = _state(store, run)
-        asked = list(requests(store, run)) if state.requests else []
         found += [(state, each) for each in (asked if every else asked[-1:])]
     if every:
-        return sorted(found, key=lambda each: each[1].at, reverse=True)
+        return sorted(found, key=lambda each: each[1].at, reverse=True), damaged
     waits = [(state, asked) for state, asked in found if state.approval is not None or state.expired]
-    return sorted(waits, key=lambda each: str(each[1].request.deadline))
+    return sorted(waits, key=lambda each: str(each[1].request.deadline)), damaged
+
+
+def _may_wait(body: bytes) -> bool:
+    """Whether a head says that its run waits for a person; one that cannot be read may."""
+    try:
+        head = loads(body)
+        return bool(head.get("approval")) or head.get("reason") == "approval_expired"
+    except (ValueError, AttributeError):
+        return True
 
 
 def _decide(store: Store, state: LoopState, live: ev.ApprovalRequested, said: Said, now: datetime) -> Outcome:
@@ -257,6 +274,8 @@ def _refused(state: LoopState, live: ev.ApprovalRequested, said: Said) -> str | 
     """Why this answer cannot be taken as it is; `None` when it can."""
     if said.answer == "revise" and not said.note.strip():
         return "revise needs a note: it is what the agent reads"
+    if said.override is not None and not said.override.strip():
+        return "an override needs a reason: it is what the record will say"
     verdict = state.current.verdict if state.current is not None and live.about == "accept" else None
     if said.answer == "approve" and verdict is not None and not verdict.passed and not said.override:
         return (
