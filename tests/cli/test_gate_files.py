@@ -53,3 +53,11 @@ def test_a_gate_that_may_write_does_not_spoil_the_gates_after_it(stage):
     stage("run", file, "--as", "r", "--max-iterations", "1", expect=3)
     assert set(statuses(stage, "second")) == {"pass"}
     assert set(statuses(stage, "writer")) == {"fail"}
+
+
+def test_copies_of_protected_files_that_an_agent_removed_are_missed(stage):
+    stage.write("tests/t.py", "true\n")
+    agent = "sh -c 'rm -r .agent-state/artifacts; echo cheat > tests/t.py; echo hi'"
+    stage.write("loop.toml", f'goal = "g"\nagent = "{agent}"\ngates = ["false"]\nprotected = ["tests/**"]\n')
+    ran = stage("run", "--no-baseline", "--as", "r", expect=2)
+    assert "'tests/t.py' cannot be put back: there is no copy of it in" in ran.err

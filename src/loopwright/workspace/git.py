@@ -170,7 +170,7 @@ class Git:
         self._users("update-ref", f"refs/loopwright/{self._run}/{n}", commit)
         # Git syncs the ref but not its folder, and the folder says that the ref is there.
         with suppress(FileNotFoundError):  # refs that are not files (reftable) need no folder
-            _sync_folder(self._refs)
+            plumbing.sync_folder(self._refs)
 
     def trees(self) -> dict[int, str]:
         """The tree of each snapshot of this run that is kept."""
@@ -349,11 +349,3 @@ def _umask() -> int:
         lines = Path("/proc/self/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith("Umask:")).split()[1], 8)
     return 0o022
-
-
-def _sync_folder(folder: Path) -> None:
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)
