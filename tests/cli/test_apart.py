@@ -3,11 +3,15 @@
 import json
 import shutil
 import signal
+import subprocess
 
 import pytest
 from stage import WORK, Stage, until
 
 from loopwright.core import events as ev
+from loopwright.errors import Conflict
+from loopwright.hosts import deliver
+from loopwright.stores.sqlite import SqliteStore
 
 DONE = {"write": {"done.txt": "yes\n"}, "say": "done"}
 GATE = "test -s done.txt"
@@ -268,6 +272,41 @@ def test_what_git_ignores_is_never_overwritten(stage):
     stage.write("done.txt", "mine\n")
     assert "done.txt" in stage("apply", "r", expect=3).err
     assert text(stage.folder / "done.txt") == "mine\n"
+    stage.write("done.txt", "yes\n")
+    assert "applied already" in stage("apply", "r", expect=0).err
+    (stage.folder / "done.txt").chmod(0o755)
+    assert "done.txt" in stage("apply", "r", expect=3).err
+
+
+def test_what_is_saved_while_work_is_applied_is_not_overwritten(stage, monkeypatch):
+    stage.script({"write": {"a.txt": "of the run\n", "done.txt": "yes\n"}})
+    stage.run(*APART, gate=GATE, expect=0)
+    real = deliver.written
+
+    def saved(*given, **named):
+        stage.write("a.txt", "saved meanwhile\n")
+        return real(*given, **named)
+
+    monkeypatch.setattr(deliver, "written", saved)
+    store = SqliteStore(stage.folder / ".agent-state/loopwright.db")
+    try:
+        with pytest.raises(Conflict, match=r"'a\.txt' changed in .* meanwhile"):
+            deliver.apply(stage.folder, store, "r", deliver.work_of(store, "r", None))
+    finally:
+        store.close()
+    assert text(stage.folder / "a.txt") == "saved meanwhile\n"
+    assert not (stage.folder / "done.txt").exists()
+
+
+@pytest.mark.parametrize("error", [subprocess.TimeoutExpired("git", 10), PermissionError(13, "no")])
+def test_a_git_that_says_no_name_stops_no_delivery(tmp_path, monkeypatch, error):
+    def failing(*_, **__):
+        raise error
+
+    monkeypatch.setattr(subprocess, "run", failing)
+    assert deliver.identity(tmp_path, {}) == ("loopwright", "loopwright@localhost")
+    ours = {"GIT_AUTHOR_NAME": "Ann", "GIT_AUTHOR_EMAIL": "ann@example.org"}
+    assert deliver.identity(tmp_path, ours) == ("Ann", "ann@example.org")
 
 
 def test_a_branch_has_one_commit_and_is_never_moved(stage):
