@@ -158,6 +158,18 @@ def test_a_setup_that_fails_leaves_nothing(stage):
     assert stage.facts() == []
 
 
+def test_what_a_setup_says_is_kept_without_secrets(stage):
+    stage.write("says", "go with p4ss-w0rd-of-ours\n")
+    stage.env["DB_PASSWORD"] = "p4ss-w0rd-of-ours"
+    stage.git("add", "says")
+    stage.git("commit", "-qm", "says")
+    setup = "workspace.setup=[\"sh -c 'cat says; exit 3'\"]"
+    ran = stage.run(*APART, "--set", setup, gate=GATE, expect=2)
+    log = text(stage.folder / ".agent-state/artifacts/r/setup-1.log")
+    assert log.startswith("go with ") and "go with " in ran.err
+    assert "p4ss" not in log + ran.err + ran.out
+
+
 def test_a_setup_that_was_killed_is_done_anew(stage):
     mark = stage.folder.parent / "begun"
     setup = f"workspace.setup=[\"sh -c 'test -e {mark} && exit 0; touch {mark} half.txt; sleep 60'\"]"
@@ -233,6 +245,40 @@ def test_a_copy_that_is_gone_is_made_again(stage):
     stage("resume", "r", expect=0)
     assert text(copy(stage) / "work.txt") == "1\n"
     assert text(copy(stage) / "done.txt") == "yes\n"
+
+
+def test_the_work_in_a_copy_that_is_not_as_it_was_made_is_moved_aside(stage):
+    stage.script(WORK, {**WORK, "hold": True}, DONE)
+    with stage.started(*stage.loop(*APART, gate=GATE)) as process:
+        stage.held(process)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    mark = copy(stage).parent / "made.json"
+    mark.write_text(json.dumps({**json.loads(mark.read_text()), "root": str(stage.folder)}))
+    (copy(stage) / "hint.txt").write_text("a person was here\n")
+    stage.write("only.txt", "the user's\n")
+    ran = stage("resume", "r", expect=0)
+    (aside,) = copy(stage).parent.parent.glob("r~*")
+    assert f"moved to {aside}" in ran.err
+    assert text(aside / copy(stage).name / "hint.txt") == "a person was here\n"
+    assert text(copy(stage) / "work.txt") == "1\n"
+    assert text(copy(stage) / "done.txt") == "yes\n"
+    assert not (stage.folder / "done.txt").exists()
+    assert text(stage.folder / "only.txt") == "the user's\n"
+
+
+def test_a_project_that_was_moved_goes_on_in_its_copy(stage):
+    stage.script({**WORK, "hold": True}, DONE)
+    with stage.started(*stage.loop(*APART, gate=GATE)) as process:
+        stage.held(process)
+        stage("pause", "r", "--now", expect=0)
+        assert process.wait(30) == 6
+    (copy(stage) / "hint.txt").write_text("a person was here\n")
+    stage.folder = stage.folder.rename(stage.folder.with_name("moved"))
+    stage("resume", "r", expect=0)
+    root = stage.folder / ".agent-state/workspaces/r/work"
+    assert text(root / "hint.txt") == "a person was here\n"
+    assert text(root / "done.txt") == "yes\n"
 
 
 def test_a_run_stays_where_it_began(stage):
