@@ -148,7 +148,8 @@ def test_a_fork_of_a_run_that_works_apart_leaves_the_checkout_alone(stage, mode)
     stage.git("commit", "-qam", "moved on")
     stage.write("a.txt", "edited\n")
     assert stage("fork", "r", "--from", "1", "--as", "f", expect=0).out == "f\n"
-    stage("resume", "f", expect=3)
+    assert "run f has no folder now" in stage("restore", "f", "--iteration", "1", expect=2).err
+    assert "made of the run's snapshot" in stage("resume", "f", expect=3).err
     assert (stage.folder / "a.txt").read_text() == "edited\n"
     assert not (stage.folder / "work.txt").exists()
     folder = stage.folder / ".agent-state/workspaces/f/work"

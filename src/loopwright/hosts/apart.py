@@ -78,8 +78,10 @@ async def enter(
         outputs=outputs,
         copy=copy,
     )
-    if made and journal.state.snapshot is not None:  # the folder was gone: its work is in the snapshots
-        workspace.restore(journal.state.snapshot)
+    snapshot = journal.state.snapshot
+    if made and snapshot is not None:  # the folder was gone, or of a fork: its work is in the snapshots
+        workspace.restore(snapshot)
+        return workspace, [f"made of the run's snapshot {snapshot[:12]}"]
     return workspace, _news(copy, ways) if copy is not None and made else []
 
 
