@@ -3,11 +3,15 @@
 import json
 import shutil
 import signal
+import subprocess
 
 import pytest
 from stage import WORK, Stage, until
 
 from loopwright.core import events as ev
+from loopwright.errors import Conflict
+from loopwright.hosts import deliver
+from loopwright.stores.sqlite import SqliteStore
 
 DONE = {"write": {"done.txt": "yes\n"}, "say": "done"}
 GATE = "test -s done.txt"
@@ -154,6 +158,18 @@ def test_a_setup_that_fails_leaves_nothing(stage):
     assert stage.facts() == []
 
 
+def test_what_a_setup_says_is_kept_without_secrets(stage):
+    stage.write("says", "go with p4ss-w0rd-of-ours\n")
+    stage.env["DB_PASSWORD"] = "p4ss-w0rd-of-ours"
+    stage.git("add", "says")
+    stage.git("commit", "-qm", "says")
+    setup = "workspace.setup=[\"sh -c 'cat says; exit 3'\"]"
+    ran = stage.run(*APART, "--set", setup, gate=GATE, expect=2)
+    log = text(stage.folder / ".agent-state/artifacts/r/setup-1.log")
+    assert log.startswith("go with ") and "go with " in ran.err
+    assert "p4ss" not in log + ran.err + ran.out
+
+
 def test_a_setup_that_was_killed_is_done_anew(stage):
     mark = stage.folder.parent / "begun"
     setup = f"workspace.setup=[\"sh -c 'test -e {mark} && exit 0; touch {mark} half.txt; sleep 60'\"]"
@@ -231,6 +247,40 @@ def test_a_copy_that_is_gone_is_made_again(stage):
     assert text(copy(stage) / "done.txt") == "yes\n"
 
 
+def test_the_work_in_a_copy_that_is_not_as_it_was_made_is_moved_aside(stage):
+    stage.script(WORK, {**WORK, "hold": True}, DONE)
+    with stage.started(*stage.loop(*APART, gate=GATE)) as process:
+        stage.held(process)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    mark = copy(stage).parent / "made.json"
+    mark.write_text(json.dumps({**json.loads(mark.read_text()), "root": str(stage.folder)}))
+    (copy(stage) / "hint.txt").write_text("a person was here\n")
+    stage.write("only.txt", "the user's\n")
+    ran = stage("resume", "r", expect=0)
+    (aside,) = copy(stage).parent.parent.glob("r~*")
+    assert f"moved to {aside}" in ran.err
+    assert text(aside / copy(stage).name / "hint.txt") == "a person was here\n"
+    assert text(copy(stage) / "work.txt") == "1\n"
+    assert text(copy(stage) / "done.txt") == "yes\n"
+    assert not (stage.folder / "done.txt").exists()
+    assert text(stage.folder / "only.txt") == "the user's\n"
+
+
+def test_a_project_that_was_moved_goes_on_in_its_copy(stage):
+    stage.script({**WORK, "hold": True}, DONE)
+    with stage.started(*stage.loop(*APART, gate=GATE)) as process:
+        stage.held(process)
+        stage("pause", "r", "--now", expect=0)
+        assert process.wait(30) == 6
+    (copy(stage) / "hint.txt").write_text("a person was here\n")
+    stage.folder = stage.folder.rename(stage.folder.with_name("moved"))
+    stage("resume", "r", expect=0)
+    root = stage.folder / ".agent-state/workspaces/r/work"
+    assert text(root / "hint.txt") == "a person was here\n"
+    assert text(root / "done.txt") == "yes\n"
+
+
 def test_a_run_stays_where_it_began(stage):
     stage.script(WORK)
     stage.run("--max-iterations", "1", "--no-baseline", expect=3)
@@ -268,6 +318,41 @@ def test_what_git_ignores_is_never_overwritten(stage):
     stage.write("done.txt", "mine\n")
     assert "done.txt" in stage("apply", "r", expect=3).err
     assert text(stage.folder / "done.txt") == "mine\n"
+    stage.write("done.txt", "yes\n")
+    assert "applied already" in stage("apply", "r", expect=0).err
+    (stage.folder / "done.txt").chmod(0o755)
+    assert "done.txt" in stage("apply", "r", expect=3).err
+
+
+def test_what_is_saved_while_work_is_applied_is_not_overwritten(stage, monkeypatch):
+    stage.script({"write": {"a.txt": "of the run\n", "done.txt": "yes\n"}})
+    stage.run(*APART, gate=GATE, expect=0)
+    real = deliver.written
+
+    def saved(*given, **named):
+        stage.write("a.txt", "saved meanwhile\n")
+        return real(*given, **named)
+
+    monkeypatch.setattr(deliver, "written", saved)
+    store = SqliteStore(stage.folder / ".agent-state/loopwright.db")
+    try:
+        with pytest.raises(Conflict, match=r"'a\.txt' changed in .* meanwhile"):
+            deliver.apply(stage.folder, store, "r", deliver.work_of(store, "r", None))
+    finally:
+        store.close()
+    assert text(stage.folder / "a.txt") == "saved meanwhile\n"
+    assert not (stage.folder / "done.txt").exists()
+
+
+@pytest.mark.parametrize("error", [subprocess.TimeoutExpired("git", 10), PermissionError(13, "no")])
+def test_a_git_that_says_no_name_stops_no_delivery(tmp_path, monkeypatch, error):
+    def failing(*_, **__):
+        raise error
+
+    monkeypatch.setattr(subprocess, "run", failing)
+    assert deliver.identity(tmp_path, {}) == ("loopwright", "loopwright@localhost")
+    ours = {"GIT_AUTHOR_NAME": "Ann", "GIT_AUTHOR_EMAIL": "ann@example.org"}
+    assert deliver.identity(tmp_path, ours) == ("Ann", "ann@example.org")
 
 
 def test_a_branch_has_one_commit_and_is_never_moved(stage):

@@ -136,3 +136,23 @@ def test_a_run_without_a_workspace(stage):
     stage("fork", "r", "--from", "1", "--as", "f", expect=0)
     stage("resume", "f", expect=3)
     assert stage.state("f")["iteration"] == 2
+
+
+@pytest.mark.parametrize("mode", ["worktree", "folder"])
+def test_a_fork_of_a_run_that_works_apart_leaves_the_checkout_alone(stage, mode):
+    stage.write("a.txt", "first\n")
+    for words in (("init", "-q"), ("add", "."), ("commit", "-qm", "first")):
+        stage.git(*words)
+    stage.run("--workspace", mode, "--max-iterations", "2", "--no-baseline", expect=3)
+    stage.write("a.txt", "of the user\n")
+    stage.git("commit", "-qam", "moved on")
+    stage.write("a.txt", "edited\n")
+    assert stage("fork", "r", "--from", "1", "--as", "f", expect=0).out == "f\n"
+    assert "run f has no folder now" in stage("restore", "f", "--iteration", "1", expect=2).err
+    assert "made of the run's snapshot" in stage("resume", "f", expect=3).err
+    assert (stage.folder / "a.txt").read_text() == "edited\n"
+    assert not (stage.folder / "work.txt").exists()
+    folder = stage.folder / ".agent-state/workspaces/f/work"
+    assert (folder / "work.txt").read_text() == "1\n3\n"
+    assert (folder / "a.txt").read_text() == "first\n", "made of what its parent's was made of"
+    assert (stage.folder / ".agent-state/workspaces/r/work/work.txt").read_text() == "1\n2\n"

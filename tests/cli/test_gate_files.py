@@ -86,3 +86,11 @@ def test_a_gate_that_spoils_the_work_after_the_others_judged_it_never_lets_it_pa
     ran = stage("run", file, "--as", "r", "--no-baseline", "--max-iterations", "1", "--json", expect=3)
     assert ran.doc["passed"] is False
     assert ran.doc["reason"] == "max_iterations"
+
+
+def test_copies_of_protected_files_that_an_agent_removed_are_missed(stage):
+    stage.write("tests/t.py", "true\n")
+    agent = "sh -c 'rm -r .agent-state/artifacts; echo cheat > tests/t.py; echo hi'"
+    stage.write("loop.toml", f'goal = "g"\nagent = "{agent}"\ngates = ["false"]\nprotected = ["tests/**"]\n')
+    ran = stage("run", "--no-baseline", "--as", "r", expect=2)
+    assert "'tests/t.py' cannot be put back: there is no copy of it in" in ran.err

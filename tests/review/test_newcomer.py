@@ -105,3 +105,11 @@ def test_only_text_and_bytes_are_written(tmp_path):
     with pytest.raises(TypeError, match="the content is int"):
         write_once(path, 8080)
     assert path.read_text() == "8080"
+
+
+def test_the_work_a_person_is_asked_about_can_be_applied(stage):
+    stage.git("init", "-q", "-b", "main")
+    stage.git("commit", "-q", "--allow-empty", "-m", "x")
+    asked(stage, "--workspace", "worktree")
+    assert "work.txt" in stage("apply", "r", expect=0).out
+    assert (stage.folder / "work.txt").exists()

@@ -1,5 +1,6 @@
 """The folder apart: what is in it, what it can reach, how it is found and removed."""
 
+import json
 import os
 
 import pytest
@@ -119,6 +120,44 @@ def test_a_copy_that_a_crash_left_half_made_is_none(repo):
     copies.make(repo, state, "r1", mode="folder")
     assert copies.find(state, "r1") is None
     assert made(repo).ready
+
+
+def test_a_project_that_is_moved_keeps_its_copies(repo, tmp_path):
+    write(repo, {"node_modules/m.js": "m\n", ".gitignore": "node_modules/\n"})
+    copy = made(repo, links=("node_modules",))
+    write(copy.root, {"mine.txt": "a person was here\n"})
+    moved = repo.rename(tmp_path / "elsewhere")
+    found = copies.find(moved / ".agent-state", "r1")
+    assert found.root == moved / copy.root.relative_to(repo)
+    assert found.project == moved
+    assert (found.root / "mine.txt").exists()
+    assert (found.root / "node_modules/m.js").read_text() == "m\n"
+    assert b"?? mine.txt" in git(found.root, "status", "--porcelain")
+    assert opened_copy(found).diff(found.tree).paths == ("mine.txt",)
+
+
+def test_a_mark_names_nothing_outside(repo, tmp_path):
+    made(repo)
+    state = repo / ".agent-state"
+    mark = copies.home(state, "r1") / "made.json"
+    said = json.loads(mark.read_bytes())
+    (copies.home(state, "r1") / "repo/out").symlink_to(tmp_path)
+    for lie in (
+        {"root": str(repo)},
+        {"top": ".", "root": "../.."},
+        {"root": "repo/out"},
+        {"top": "../r1", "root": "../r1"},
+        {"links": [1]},
+        {"commit": "--output=x"},
+        {"mode": "in_place"},
+    ):
+        mark.write_text(json.dumps(said | lie))
+        assert copies.find(state, "r1") is None, lie
+    mark.write_text(json.dumps(said))
+    assert copies.find(state, "r1") is not None
+    mark.unlink()
+    os.mkfifo(mark)
+    assert copies.find(state, "r1") is None
 
 
 def test_a_restore_that_was_cut_off_is_finished_before_anybody_looks(repo, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import statistics
 import time
 
@@ -208,6 +209,18 @@ def test_a_git_that_hangs_is_given_up(repo, tmp_path, monkeypatch):
     with pytest.raises(WorkspaceError, match="took longer than"):
         opened(repo)
     assert snapshots is not None
+
+
+def test_a_lock_that_is_never_given_back_is_given_up(repo, monkeypatch):
+    monkeypatch.setattr(index_module, "LOCK_WAIT_S", 0.05)
+    snapshots = opened(repo)
+    tree = snapshots.now().tree
+    (file,) = (repo / ".agent-state/git").glob("*/runs/r1/lock")
+    with file.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(WorkspaceError, match="runs/r1/lock is held by another process"):
+            snapshots.now()
+    assert snapshots.now().tree == tree
 
 
 def test_the_fingerprint_changes_with_the_work_and_not_with_litter(repo):

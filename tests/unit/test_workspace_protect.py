@@ -11,6 +11,7 @@ import pytest
 
 from loopwright.errors import WorkspaceError
 from loopwright.workspace import protect
+from loopwright.workspace.opened import open_workspace
 from loopwright.workspace.protect import added, digest, keep_copies, protected, put_back, tampered
 
 
@@ -213,3 +214,30 @@ def test_too_much_evidence_is_refused(root, monkeypatch):
     monkeypatch.setattr(protect, "MOST_FILES", 2)
     with pytest.raises(WorkspaceError, match="protect more than 2 files"):
         protected(root, ["tests/**"])
+
+
+def test_the_record_of_protected_files_is_replaced_whole(root, tmp_path):
+    kept = open_workspace("in_place", root, tmp_path / ".agent-state", "r", protected=("tests/**",))
+    record = tmp_path / ".agent-state/artifacts/r/protected" / f"{kept.trust()}.json"
+    whole, before = record.read_bytes(), record.stat()
+    assert kept.keep() == record.stem
+    assert (record.stat().st_ino, record.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    record.write_bytes(b"damaged")
+    os.link(record, tmp_path / "as it was")
+    kept.keep()
+    assert record.read_bytes() == whole
+    assert (tmp_path / "as it was").read_bytes() == b"damaged", "not written in place"
+    assert sorted(record.parent.glob("*.new")) == []
+
+
+def test_copies_that_cannot_be_read_or_written_are_said(root, tmp_path):
+    folder = tmp_path / ".agent-state/artifacts/r/protected"
+    kept = open_workspace("in_place", root, tmp_path / ".agent-state", "r", protected=("tests/**",))
+    kept.trust()
+    (root / "tests/run.sh").write_text("cheat\n")
+    shutil.rmtree(folder.parent)
+    with pytest.raises(WorkspaceError, match="there is no copy of it in"):
+        kept.put_back(("tests/run.sh",))
+    folder.parent.write_text("in the way\n")
+    with pytest.raises(WorkspaceError, match="cannot be copied to"):
+        kept.keep()

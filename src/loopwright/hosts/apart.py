@@ -1,7 +1,7 @@
 """Getting a run's workspace ready: the user's folder, or the folder apart of mode `worktree` or `folder`.
 
 Rule: the workspace is locked before it is touched. Nothing is on record before the folder is whole: made, linked, set up, and its agent and gates found. What
-fails before that leaves no folder behind.
+fails before that leaves no folder behind; a folder that a run on record worked in is never removed.
 """
 
 from __future__ import annotations
@@ -78,8 +78,10 @@ async def enter(
         outputs=outputs,
         copy=copy,
     )
-    if made and journal.state.snapshot is not None:  # the folder was gone: its work is in the snapshots
-        workspace.restore(journal.state.snapshot)
+    snapshot = journal.state.snapshot
+    if made and snapshot is not None:  # the folder was gone, or of a fork: its work is in the snapshots
+        workspace.restore(snapshot)
+        return workspace, [f"made of the run's snapshot {snapshot[:12]}"]
     return workspace, _news(copy, ways) if copy is not None and made else []
 
 
@@ -96,6 +98,9 @@ async def _move_in(
     if found is not None:
         return found, False
     said = _said(assembled)
+    if known and (aside := copies.set_aside(state, run)) is not None:
+        ways.tell(f"the folder of run {run} is not as it was made: moved to {aside}, another is made")
+    copy = None
     try:
         copy = await asyncio.to_thread(
             copies.make,
@@ -116,7 +121,7 @@ async def _move_in(
             await _keeping(lease, _set_up(command, log, copy.root, run, assembled, ways))
         environment.probe(assembled, ways, copy.root)
     except BaseException:
-        if not known:
+        if copy is not None or not known:
             copies.remove(state, run)
         raise
     return copies.settled(state, run, copy), True
@@ -150,6 +155,7 @@ async def _set_up(command: str, log: Path, root: Path, run: str, assembled: Asse
         log=log,
         timeout_s=limits.attempt_timeout,
         grace_s=limits.grace,
+        redact=environment.redacting(assembled, ways),
     )
     try:
         ended = await supervise(process)

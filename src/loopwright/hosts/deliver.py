@@ -10,11 +10,13 @@ import os
 import stat
 import subprocess
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from loopwright.core import events as ev
+from loopwright.core.closing import best_now
 from loopwright.core.policy import Deliver
 from loopwright.core.state import LoopState
 from loopwright.errors import Conflict, LoopwrightError, UsageError, WorkspaceError
@@ -27,12 +29,13 @@ from loopwright.stores.opened import owner
 from loopwright.workspace import copies, place
 from loopwright.workspace.git import open_git
 from loopwright.workspace.lock import lock
-from loopwright.workspace.merge import Merged, merge, written
+from loopwright.workspace.merge import Entry, Merged, merge, written
 from loopwright.workspace.ours import Ours, open_ours
 from loopwright.workspace.plumbing import Call
 
 PATTERN: Final = "loopwright/{run}"
 _GITLINK: Final = "160000"
+_LINK: Final = "120000"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +57,22 @@ def work_of(store: Store, run: str, iteration: str | None) -> Work:
         last = state.recent[-1] if state.recent else None
         iteration = str(last.number) if last is not None and last.outcome == "accepted" else "best"
     if iteration == "best":
-        if state.best is None or not state.best.iteration:
+        best = best_now(state)
+        if best is None or not best.iteration:
             raise UsageError(
                 f"run {run} has nothing better than it began with; --iteration N says which to take"
             )
-        iteration = str(state.best.iteration)
+        iteration = str(best.iteration)
     if not iteration.isdecimal():
         raise UsageError(f"--iteration {iteration}: a number or 'best'")
+    it = state.current
+    if (
+        it is not None
+        and it.verdict is not None
+        and it.number == int(iteration)
+        and state.snapshot is not None
+    ):
+        return Work(iteration=it.number, tree=state.snapshot, score=it.verdict.score)
     for _, _, event, after in history(store, run):
         if isinstance(event, ev.IterationClosed) and after.iteration == int(iteration) and after.recent:
             closed = after.recent[-1]
@@ -73,7 +85,8 @@ def work_of(store: Store, run: str, iteration: str | None) -> Work:
 def apply(project: Path, store: Store, run: str, work: Work) -> tuple[str, ...]:
     """The files of the user's that were changed by bringing the work there; none when it was there already.
 
-    `Conflict` when they were changed otherwise since the run began, `Locked` while a run works in the checkout.
+    `Conflict` when they were changed otherwise since the run began, or just now; `Locked` while a run works in the
+    checkout.
     """
     state = _known(project, store, run)
     here = project / STATE
@@ -96,7 +109,7 @@ def apply(project: Path, store: Store, run: str, work: Work) -> tuple[str, ...]:
             return ()
         git.keep(f"before-{now[:16]}", now)
         paths = tuple(os.fsdecode(path) for path in merged.changes)
-        return git.restore(written(call, now, merged.changes), paths=paths)
+        return git.restore(written(call, now, merged.changes), paths=paths, since=now)
 
 
 def to_branch(
@@ -162,17 +175,18 @@ def identity(project: Path, environ: Mapping[str, str]) -> tuple[str, str]:
     for name, key in (("NAME", "user.name"), ("EMAIL", "user.email")):
         said = environ.get(f"GIT_AUTHOR_{name}", "")
         if not said:
-            done = subprocess.run(
-                ["git", "config", "--get", key],
-                cwd=project,
-                env=dict(environ),
-                capture_output=True,
-                check=False,
-                timeout=10,
-                text=True,
-                errors="replace",
-            )
-            said = done.stdout.strip()
+            with suppress(OSError, subprocess.SubprocessError):  # a name is no reason to deliver nothing
+                done = subprocess.run(
+                    ["git", "config", "--get", key],
+                    cwd=project,
+                    env=dict(environ),
+                    capture_output=True,
+                    check=False,
+                    timeout=10,
+                    text=True,
+                    errors="replace",
+                )
+                said = done.stdout.strip()
         found.append(said)
     author, email = found
     return (author, email) if author and email else ("loopwright", "loopwright@localhost")
@@ -217,7 +231,7 @@ def _tree_on(ours: Ours, project: Path, state: LoopState, work: Work, parent: st
 
 
 def _blocked(project: Path, call: Call, merged: Merged, now: str) -> set[bytes]:
-    """The paths where something stands that snapshots leave out, and submodules: they are not ours to write."""
+    """The paths where something else stands that snapshots leave out, and submodules: they are not ours to write."""
     known = set(call("ls-tree", "-r", "-z", "--name-only", now).split(b"\0"))
     blocked = set()
     for path, entry in merged.changes.items():
@@ -229,6 +243,8 @@ def _blocked(project: Path, call: Call, merged: Merged, now: str) -> set[bytes]:
             blocked.add(path)
         elif path not in known and entry is not None:
             full = project / os.fsdecode(path)
+            if standing is not None and _holds(project, path, standing.st_mode, entry, call):
+                continue
             if (
                 (standing is not None and not folder)
                 or (folder and any(files for _, _, files in os.walk(full)))
@@ -236,6 +252,21 @@ def _blocked(project: Path, call: Call, merged: Merged, now: str) -> set[bytes]:
             ):
                 blocked.add(path)
     return blocked
+
+
+def _holds(project: Path, path: bytes, mode: int, entry: Entry, call: Call) -> bool:
+    """Whether what stands at `path`, which is of this mode, is what the entry says, byte for byte."""
+    kind = _LINK if stat.S_ISLNK(mode) else "100755" if mode & stat.S_IXUSR else "100644"
+    if entry.mode != kind:
+        return False
+    wanted = call("cat-file", "blob", entry.blob)
+    if kind == _LINK:
+        return os.fsencode((project / os.fsdecode(path)).readlink()) == wanted
+    file = place.read(project, path)
+    if file is None:
+        return False
+    with open(file, "rb") as standing:  # noqa: PTH123 - a descriptor
+        return standing.read(len(wanted) + 1) == wanted
 
 
 def _told(run: str, what: str, paths: Iterable[bytes]) -> str:

@@ -4,7 +4,8 @@ Rules. The fork's journal is whole by itself: the parent's facts up to the close
 commit that is there or is not, under the fork's id. Three things in it differ from the parent's: the run's
 id, where it came from, and an acceptance of iteration N that ended the parent and not the fork. Keys of
 attempts stay as they were: they name what has happened outside. What its snapshots hold is kept under the
-fork's own refs first, so that the parent can be forgotten.
+fork's own refs first, so that the parent can be forgotten. The checkout is moved only for a run that works
+in it: the folder of a fork that works apart is made of those snapshots when it is resumed.
 """
 
 from __future__ import annotations
@@ -25,16 +26,18 @@ from loopwright.core.limits import exceeded
 from loopwright.core.recorded import policy_of
 from loopwright.core.state import LoopState
 from loopwright.errors import Locked, UsageError
+from loopwright.hosts.apart import is_apart
 from loopwright.hosts.take import check_id, check_place, made_id, outputs_of
 from loopwright.hosts.ways import STATE
 from loopwright.journal import Journal, history
 from loopwright.loop import Loop
 from loopwright.ports import Store
 from loopwright.stores.opened import owner
-from loopwright.workspace import plumbing
+from loopwright.workspace import copies, plumbing
 from loopwright.workspace.git import open_git
 from loopwright.workspace.lock import lock
 from loopwright.workspace.opened import Workspace, open_workspace
+from loopwright.workspace.ours import open_ours
 
 Facts: TypeAlias = list[tuple[datetime, ev.Event]]
 LABEL: Final = "fork_of"
@@ -64,18 +67,22 @@ def fork(
     facts, state = _upto(store, parent, number)
     check_place(parent, state, project)
     run = made_id(str(state.spec.get("name") or "run")) if name is None else check_id(name)
+    apart = is_apart(Loop.from_spec(state.spec).mode())
     with ExitStack() as stack:
         if state.workspace is not None:
-            stack.enter_context(lock(project, project / STATE, run, owner()))
+            root = copies.home(project / STATE, run) if apart else project
+            stack.enter_context(lock(root, project / STATE, run, owner()))
         journal = Journal(store, run)
         if journal.exists:
             raise UsageError(f"there is a run {run} already: name the fork otherwise with --as")
         changed: tuple[str, ...] = ()
-        if state.workspace is not None:
+        if apart:
+            _inherited(project, parent, run, _trees(facts), apart=True)
+        elif state.workspace is not None:
             workspace = _of_parent(project, parent, state)
             if workspace.recorded and state.snapshot is not None:
                 changed = _brought_back(workspace, store, parent, state.snapshot, project, force=force)
-            _inherited(project, parent, run, _trees(facts) if workspace.recorded else ())
+            _inherited(project, parent, run, _trees(facts) if workspace.recorded else (), apart=False)
         ends = number == 0 or state.spec.get("until") != "limits"
         _record(journal, _renamed(facts, parent, number, run, ends=ends), number, by)
     return Forked(state=journal.state, changed=changed, recorded=state.snapshot is not None)
@@ -120,15 +127,21 @@ def _brought_back(
     return workspace.restore(tree)
 
 
-def _inherited(project: Path, parent: str, run: str, trees: tuple[str, ...]) -> None:
-    """What the fork needs of its parent beside the facts: snapshots, what they leave out, protected files."""
+def _inherited(project: Path, parent: str, run: str, trees: tuple[str, ...], *, apart: bool) -> None:
+    """What the fork needs of its parent beside the facts: snapshots, what they leave out, protected files.
+
+    Where they work `apart` also what the parent's folder was made of.
+    """
     state = project / STATE
+    if apart:
+        copies.inherit(open_ours(project, state), parent, run)
     if trees:
-        own = state / "git" / plumbing.key_of(Path(os.path.relpath(project, state.resolve()))) / "runs"
+        kept = state / "git" / plumbing.key_of(Path(os.path.relpath(project, state.resolve())))
+        own = kept / ("copies" if apart else "runs")
         for name in ("head", "exclude"):  # in this order: the second says that the first is whole
             source = own / parent / name
             if source.is_file():
-                (own / run).mkdir(mode=0o700, exist_ok=True)
+                (own / run).mkdir(mode=0o700, parents=True, exist_ok=True)
                 shutil.copyfile(source, own / run / name)
         git = open_git(project, state, run)
         for n, tree in enumerate(trees):

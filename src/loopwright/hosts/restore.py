@@ -40,7 +40,7 @@ def restore(project: Path, store: Store, run: str, tree: str | None, *, force: b
     with lock(copies.home(here, run) if apart else project, here, run, me):
         copy = copies.find(here, run) if apart else None
         if apart and copy is None:
-            raise UsageError(f"the folder of run {run} is gone; loopwright resume {run} makes it again")
+            raise UsageError(f"run {run} has no folder now; loopwright resume {run} makes it")
         root = copy.root if copy is not None else project
         workspace = open_workspace(
             mode,

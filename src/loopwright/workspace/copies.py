@@ -2,7 +2,9 @@
 
 Rule: the user's checkout is only read. A copy stands in `.agent-state/workspaces/<run>/` and has a `.git` of its
 own that borrows the user's objects: git works in it as anywhere, and no commit, stash, checkout or configuration
-made there reaches the user's repository. Only what is marked as made here, in its own place, is ever removed.
+made there reaches the user's repository. Only what is marked as made here, in its own place, is ever removed, and
+never once a run has worked there. The mark can be written by an agent: it says nothing of any place outside, and as
+it says nothing absolute either, a project that is moved keeps its copies.
 
 `worktree`: the whole repository as of a commit, written as git writes it, but without filters of anybody's.
 `folder`: the project folder as it is now, as snapshots see it, byte for byte.
@@ -12,6 +14,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import secrets
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -21,12 +25,15 @@ from pathlib import Path
 from typing import Final
 
 from loopwright.errors import ConfigError, WorkspaceError
-from loopwright.workspace import ignore, plumbing
+from loopwright.workspace import ignore, place, plumbing
 from loopwright.workspace.git import open_git
 from loopwright.workspace.index import MOST_BYTES, MOST_FILES
 from loopwright.workspace.ours import Copy, Mode, Ours, open_ours
 
 WHERE: Final = "workspaces"
+_MARK: Final = "made.json"
+_MARK_BYTES: Final = 1 << 20
+_ID: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _ORIGIN: Final = "base"  # refs/loopwright/<run>/base: what the copy was made of
 _CONFIG: Final = """\
 [core]
@@ -46,21 +53,34 @@ def home(state: Path, run: str) -> Path:
 
 
 def find(state: Path, run: str) -> Copy | None:
-    """The copy of a run, when it is all there."""
-    try:
-        said = json.loads(_mark(state, run).read_bytes())
-        copy = Copy(
-            **{
-                **said,
-                "project": Path(said["project"]),
-                "top": Path(said["top"]),
-                "root": Path(said["root"]),
-            }
-        )
-    except (OSError, ValueError, TypeError, KeyError):
+    """The copy of a run, when it is all there; nothing outside the run's own place ever is."""
+    folder = home(state, run)
+    mark = place.read(folder, os.fsencode(_MARK))
+    if mark is None:
         return None
-    whole = copy.ready and copy.root.is_dir() and copy.top.resolve().is_relative_to(home(state, run))
-    return copy if whole else None
+    with open(mark, "rb") as file:  # noqa: PTH123 - a descriptor
+        raw = file.read(_MARK_BYTES)
+    try:
+        said = json.loads(raw)
+        top, root, links = folder / said["top"], folder / said["root"], tuple(said["links"])
+        copy = Copy(
+            mode=said["mode"],
+            project=state.parent.resolve(),
+            top=top,
+            root=root,
+            commit=said["commit"],
+            tree=said["tree"],
+            links=links,
+            ready=said["ready"] is True,
+        )
+        ids = all(_ID.fullmatch(each) for each in (copy.commit, copy.tree))
+        known = ids and copy.mode in {"worktree", "folder"} and all(isinstance(link, str) for link in links)
+        real = Path(os.path.realpath(top))
+        inside = folder in real.parents and Path(os.path.realpath(root)).is_relative_to(real)
+        whole = root.is_dir()
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return copy if copy.ready and known and inside and whole else None
 
 
 def check(project: Path, mode: Mode, rev: str = "HEAD", links: Sequence[str] = ()) -> str | None:
@@ -95,16 +115,18 @@ def make(
     links: Sequence[str] = (),
     again: bool = False,
 ) -> Copy:
-    """A fresh copy for `run`, not marked as ready; what is left of an earlier one is removed.
+    """A fresh copy for `run`, not marked as ready; what is left of one that no run worked in is removed.
 
-    `again`: the run is on record, so it is made of what it was first made of, not of `rev`. The caller holds
-    the run's lock. ConfigError for a revision or link that is not there, WorkspaceError when git fails.
+    `again`: the run is on record, so it is made of what it was first made of, not of `rev`, and an earlier copy
+    must have been set aside. The caller holds the run's lock. ConfigError for a revision or link that is not
+    there, WorkspaceError when git fails.
     """
     project = project.resolve()
     ours = open_ours(project, state)
     commit = _origin(ours, run) if again else None
     commit = commit or check(project, mode, rev, links) or _present(project, state, run, ours)
-    remove(state, run)
+    if not again:
+        remove(state, run)
     repository = ours.repository
     name, inner = project.name, Path()
     if mode == "worktree" and repository is not None:
@@ -142,15 +164,29 @@ def settled(state: Path, run: str, copy: Copy) -> Copy:
     return ready
 
 
+def set_aside(state: Path, run: str) -> Path | None:
+    """Where what stands in the place of a run's copy was moved to, as it was; `None` when nothing stood there.
+
+    For a run on record: what an agent or a person did there is nobody's to remove. WorkspaceError for what
+    loopwright did not make.
+    """
+    folder = home(state, run)
+    if not _stands(folder):
+        return None
+    aside = folder.with_name(f"{run}~{secrets.token_hex(4)}")  # no run has such an id
+    try:
+        folder.rename(aside)
+    except OSError as error:
+        raise WorkspaceError(f"{folder} cannot be moved aside: {error.strerror or error}") from error
+    return aside
+
+
 def remove(state: Path, run: str) -> None:
     """Removes the copy of a run, if there is one; WorkspaceError for anything else that stands in its place."""
     folder = home(state, run)
-    if not os.path.lexists(folder):
+    if not _stands(folder):
         return
-    mark = _mark(state, run)
-    plain = folder.is_dir() and not folder.is_symlink()
-    if not plain or not (mark.is_file() or all(each.name.startswith(mark.name) for each in folder.iterdir())):
-        raise WorkspaceError(f"{folder} was not made by loopwright: move it away")
+    mark = folder / _MARK
     for above, inner, _ in os.walk(folder):  # an agent may have left folders that nobody can write to
         for each in inner:
             if not Path(above, each).is_symlink():
@@ -160,6 +196,16 @@ def remove(state: Path, run: str) -> None:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     mark.unlink(missing_ok=True)  # last: without it nothing here is known as ours
     folder.rmdir()
+
+
+def inherit(ours: Ours, parent: str, run: str) -> None:
+    """The copy of `run` will be made of what that of `parent` was made of."""
+    commit = _origin(ours, parent)
+    if commit is None:
+        raise WorkspaceError(
+            f"what the folder of run {parent} was made of is lost: refs/loopwright/{parent}/{_ORIGIN} is gone"
+        )
+    ours.refs("update-ref", f"refs/loopwright/{run}/{_ORIGIN}", commit)
 
 
 def origin(ours: Ours, run: str) -> str | None:
@@ -191,12 +237,22 @@ def uncommitted(ours: Ours) -> tuple[str, ...] | None:
     return tuple(sorted({os.fsdecode(path) for path in changed if path}))
 
 
-def _mark(state: Path, run: str) -> Path:
-    return home(state, run) / "made.json"
+def _stands(folder: Path) -> bool:
+    """Whether there is a copy in its place; WorkspaceError when something else is."""
+    if not os.path.lexists(folder):
+        return False
+    plain = folder.is_dir() and not folder.is_symlink()
+    mark = folder / _MARK
+    if not plain or not (mark.is_file() or all(each.name.startswith(_MARK) for each in folder.iterdir())):
+        raise WorkspaceError(f"{folder} was not made by loopwright: move it away")
+    return True
 
 
 def _write_mark(state: Path, run: str, copy: Copy) -> None:
-    plumbing.write_whole(_mark(state, run), json.dumps(asdict(copy), default=str).encode())
+    folder = home(state, run)
+    said = asdict(copy) | {"top": copy.top.relative_to(folder), "root": copy.root.relative_to(folder)}
+    del said["project"]  # it is around the state folder
+    plumbing.write_whole(folder / _MARK, json.dumps(said, default=str).encode())
 
 
 def _origin(ours: Ours, run: str) -> str | None:
@@ -248,7 +304,7 @@ def _write_git_dir(ours: Ours, copy: Copy, run: str) -> None:
         "HEAD": f"ref: refs/heads/loopwright/{run}\n".encode(),
         f"refs/heads/loopwright/{run}": f"{copy.commit}\n".encode(),
         "config": config.encode(),
-        "objects/info/alternates": os.fsencode(ours.objects) + b"\n",
+        "objects/info/alternates": os.fsencode(_way(own / "objects", ours.objects, copy.project)) + b"\n",
         "info/exclude": b"".join(ignore.exactly(os.fsencode(link)) + b"\n" for link in copy.links),
     }
     if copy.mode == "folder":
@@ -275,4 +331,11 @@ def _link(copy: Copy, link: str) -> None:
     if os.path.lexists(target):
         raise ConfigError(f"workspace.link: {link} is in the copy already: take it out of the list")
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.symlink_to(source)
+    target.symlink_to(_way(target.parent.resolve(), source, copy.project))
+
+
+def _way(start: Path, to: Path, project: Path) -> Path:
+    """How `start`, a folder, says where `to` is: what moves with the project is said from there."""
+    repository = plumbing.find_repository(project)
+    together = start.is_relative_to(project) and to.is_relative_to(repository.top if repository else project)
+    return Path(os.path.relpath(to, start)) if together else to

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loopwright.errors import WorkspaceError
+from loopwright.errors import Conflict, WorkspaceError
 from loopwright.workspace import ignore, place, plumbing
 from loopwright.workspace.index import LARGEST_FILE, Index
 from loopwright.workspace.ours import Copy, Ours, open_ours
@@ -170,7 +170,7 @@ class Git:
         self._users("update-ref", f"refs/loopwright/{self._run}/{n}", commit)
         # Git syncs the ref but not its folder, and the folder says that the ref is there.
         with suppress(FileNotFoundError):  # refs that are not files (reftable) need no folder
-            _sync_folder(self._refs)
+            plumbing.sync_folder(self._refs)
 
     def trees(self) -> dict[int, str]:
         """The tree of each snapshot of this run that is kept."""
@@ -228,14 +228,19 @@ class Git:
             )
         return Diff(files=files, text=text)
 
-    def restore(self, tree: str, *, paths: tuple[str, ...] | None = None) -> tuple[str, ...]:
+    def restore(
+        self, tree: str, *, paths: tuple[str, ...] | None = None, since: str | None = None
+    ) -> tuple[str, ...]:
         """Make the workspace (or only these files and folders of it) as `tree` says; the paths it changed.
 
         Each file is replaced in one step. Files that snapshots leave out stay as they are, also where the
         tree has another text for them. WorkspaceError, after all the rest is done, naming the files that
-        could not be put because something left out stands where they or their folders must be.
+        could not be put because something left out stands where they or their folders must be. Conflict, and
+        nothing is changed, when the workspace is no longer as the tree `since` says.
         """
         now = self._index.now()[0]
+        if since is not None and now != since:
+            raise Conflict(self._moved_on(since, now))
         wanted = None if paths is None else [os.fsencode(os.path.normpath(path)) for path in paths]
         changes = [change for change in self._changes(now, _tree(tree)) if self._may_change(change, wanted)]
         removed = [change.path for change in changes if change.status == "D"]
@@ -256,6 +261,14 @@ class Git:
                 f"all is restored but {names}: what stands there is in no snapshot, move it away"
             )
         return tuple(sorted(map(os.fsdecode, changed)))
+
+    def _moved_on(self, since: str, now: str) -> str:
+        names = [repr(path) for path in self.diff(since, now).paths]
+        more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+        return (
+            f"nothing was changed: {', '.join(names[:5])}{more} changed in {self.root} meanwhile; "
+            "do it again when nothing writes there"
+        )
 
     def _may_change(self, change: _Change, wanted: list[bytes] | None) -> bool:
         path = change.path
@@ -349,11 +362,3 @@ def _umask() -> int:
         lines = Path("/proc/self/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith("Umask:")).split()[1], 8)
     return 0o022
-
-
-def _sync_folder(folder: Path) -> None:
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(opened)
-    finally:
-        os.close(opened)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 LARGEST_FILE = 50 * 1024 * 1024  # bytes
 MOST_FILES = 100_000  # these two only where no repository says what belongs to the project
 MOST_BYTES = 2 * 1024**3
+LOCK_WAIT_S = 15.0  # for another reader or writer of the index, which hashes 2 GB in about 10 s
 _MANY = 256  # from here on one sync for all new objects is cheaper than one for each
 
 
@@ -111,12 +113,26 @@ class Index:
                 f"{self._folder} cannot be written: {error.strerror or error}; resume makes it anew"
             ) from error
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._wait_for(lock)
             # Held by us, so whoever made this file was killed.
             self._index.with_name("index.lock").unlink(missing_ok=True)
             yield replace(self._git, hold=lock)
         finally:
             os.close(lock)
+
+    def _wait_for(self, lock: int) -> None:
+        """Takes the lock; WorkspaceError when somebody else has it for too long."""
+        end = time.monotonic() + LOCK_WAIT_S
+        while True:
+            try:
+                return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise WorkspaceError(
+                        f"{self._folder / 'lock'} is held by another process for {LOCK_WAIT_S:.0f} s, so the snapshots "
+                        "of this run cannot be made or read: end that process (fuser names it) and try again"
+                    ) from None
+            time.sleep(0.02)
 
     def _begin(self, git: plumbing.Call) -> None:
         """A fresh index: what HEAD has, each file read once. The first time, decide what is ignored."""

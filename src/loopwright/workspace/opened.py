@@ -95,8 +95,13 @@ class Workspace:
         """The digest of the protected files as they are now, copied so that they can be trusted under it later."""
         seen = self._protected()
         digest = protect.digest(seen)
-        protect.keep_copies(self.root, seen, self._copies)
-        (self._copies / f"{digest}.json").write_text(json.dumps(seen), encoding="utf-8")
+        try:
+            protect.keep_copies(self.root, seen, self._copies)
+            write_whole(self._copies / f"{digest}.json", json.dumps(seen).encode())
+        except OSError as error:
+            raise WorkspaceError(
+                f"the protected files cannot be copied to {self._copies}: {error.strerror or error}"
+            ) from error
         return digest
 
     def unmatched(self) -> tuple[str, ...]:
@@ -139,7 +144,7 @@ class Workspace:
         if new:
             self._own = self._gates_own() | new
             self._own_list.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._own_list.write_text(json.dumps(sorted(self._own)), encoding="utf-8")
+            write_whole(self._own_list, json.dumps(sorted(self._own)).encode())
         theirs = (shown(f.path) for f in files if f.status != "A")
         return tuple(path for path in theirs if path not in self._gates_own()), now
 

@@ -26,7 +26,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 def look(root: Path, path: bytes) -> os.stat_result | None:
     """What stands at `path` below the root, itself and not what it links to; None when nothing does.
 
-    Nothing does, either, when a parent of it is missing, a file or a symlink.
+    Nothing does, either, when the root or a parent of it is missing or a file, or a parent a symlink.
     """
     folder = _open_parent(root, path, make=False, clear=False)
     if folder is None:
@@ -122,7 +122,12 @@ def _open_parent(root: Path, path: bytes, *, make: bool, clear: bool) -> int | N
     parts = path.split(b"/")
     if any(part in {b"", b".", b"..", b".git"} for part in parts):
         raise PermissionError(f"{os.fsdecode(path)!r} does not name a file below {root}")
-    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        if make:
+            raise
+        return None
     for part in parts[:-1]:
         inner = _enter(folder, part, make=make, clear=clear)
         os.close(folder)

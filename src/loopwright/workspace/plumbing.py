@@ -277,11 +277,25 @@ def write_whole(file: Path, content: bytes) -> None:
     except OSError:
         pass
     temp = file.with_name(f"{file.name}.{secrets.token_hex(8)}.new")
-    with temp.open("wb") as out:
-        out.write(content)
-        out.flush()
-        os.fsync(out.fileno())
-    temp.replace(file)
+    try:
+        with temp.open("wb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        temp.replace(file)
+    except OSError:
+        temp.unlink(missing_ok=True)
+        raise
+    sync_folder(file.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """The names in `folder` are on disk when this returns."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def key_of(root: Path) -> str:

@@ -106,7 +106,9 @@ def put_back(root: Path, folder: Path, before: Mapping[str, str], paths: Iterabl
         was = before.get(path)
         file = place.read(folder, was.encode()) if was is not None and was != _UNREADABLE else None
         if was is None or file is None:
-            raise WorkspaceError(f"{path!r} cannot be put back: there is no copy of it in {folder}")
+            raise WorkspaceError(
+                f"{path!r} cannot be put back: there is no copy of it in {folder}; bring it back yourself and start a new run"
+            )
         with open(file, "rb") as copy:
             data, mode = copy.read(), stat.S_IMODE(os.fstat(file).st_mode)
         link = was.startswith("link:")
