@@ -339,6 +339,17 @@ def test_what_is_written_is_durable_by_its_settings(tmp_path):
     assert store._db.pragma("synchronous") == 2
 
 
+def test_a_lease_that_fails_leaves_commits_as_durable_as_before(tmp_path):
+    store, other = SqliteStore(tmp_path / "runs.db"), SqliteStore(tmp_path / "runs.db")
+    lease = store.lease("r", owner(), 30)
+    store._db.set_busy_timeout(0)
+    other._db.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError, match="locked"):
+        lease.renew()
+    other._db.execute("ROLLBACK")
+    assert store._db.pragma("synchronous") == 2
+
+
 def test_a_full_disk_is_a_store_error_and_loses_nothing(tmp_path):
     path = tmp_path / "runs.db"
     store = SqliteStore(path)

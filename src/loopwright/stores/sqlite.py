@@ -131,10 +131,10 @@ class SqliteStore:
             self._sync_found()
             self._durable = True
         try:
-            if not durable:
-                db.execute("PRAGMA synchronous=normal")
-            db.execute("BEGIN IMMEDIATE")
             try:
+                if not durable:
+                    db.execute("PRAGMA synchronous=normal")
+                db.execute("BEGIN IMMEDIATE")
                 put()
                 db.execute("COMMIT")
             except BaseException:
