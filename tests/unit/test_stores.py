@@ -314,6 +314,69 @@ def test_a_damaged_file_is_said_and_kept(tmp_path, damage):
     assert path.read_bytes() == before
 
 
+def test_a_log_without_its_database_is_no_new_store(tmp_path):
+    path, log = tmp_path / "runs.db", tmp_path / "runs.db-wal"
+    store = SqliteStore(path)
+    store.append("r", 1, b"old")
+    path.rename(tmp_path / "aside.db")
+    before = log.read_bytes()
+    with pytest.raises(Corrupt, match=r"runs\.db is missing.*runs\.db-wal and runs\.db-shm aside"):
+        SqliteStore(path)
+    assert not path.exists()
+    assert log.read_bytes() == before
+    for file in store.files[1:]:
+        file.rename(tmp_path / f"aside-{file.name}")
+    assert list(SqliteStore(path).read("r")) == []
+
+
+WRONG = {
+    "the index has lost it": ("sqlite_autoindex_runs_1", b"run-3", b"ruN-3"),
+    "the table has lost it": ("runs", b"run-3", b"ruN-3"),
+    "the index gives another's number": ("sqlite_autoindex_runs_1", b"run-3\x03", b"run-3\x13"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_damaged_index_of_runs_begins_no_second_history(tmp_path, name):
+    path = tmp_path / "runs.db"
+    what, old, new = WRONG[name]
+    store = SqliteStore(path)
+    for i in range(1, 5):
+        store.append(f"run-{i}", 1, b"%d" % i)
+    ((page,),) = store._db.execute("SELECT rootpage FROM sqlite_schema WHERE name=?", (what,))
+    store.close()
+    whole, start = path.read_bytes(), (page - 1) * 4096
+    found = whole[start : start + 4096]
+    assert found.count(old) == 1
+    path.write_bytes(whole[:start] + found.replace(old, new) + whole[start + 4096 :])
+    store = SqliteStore(path)
+    for act in (lambda: list(store.read("run-3")), lambda: store.append("run-3", 1, b"second")):
+        with pytest.raises(Corrupt, match=r"runs\.db is damaged.*do not agree about run-3"):
+            act()
+    assert list(store.read("run-2")) == [(1, b"2")]
+    assert list(store.read("run-5")) == []
+    store.append("run-5", 1, b"5")
+
+
+def test_a_number_that_no_run_can_have_is_damage(tmp_path):
+    store = SqliteStore(tmp_path / "runs.db")
+    store._db.execute("INSERT INTO runs VALUES (1 << 40, 'r')")
+    for act in (lambda: list(store.read("r")), lambda: store.append("new", 1, b"x")):
+        with pytest.raises(Corrupt, match=r"runs\.db is damaged"):
+            act()
+
+
+def test_signals_that_cannot_be_read_are_a_store_error(tmp_path):
+    store = SqliteStore(tmp_path / "runs.db")
+    other = SqliteStore(store.path)
+    other.append("r", 1, b"x" * 5000)
+    other._db.wal_checkpoint(mode=3)  # so that it must be read from the file
+    with store.path.open("r+b") as file:
+        file.write(b"garbage!" * 512)
+    with pytest.raises(Corrupt, match=r"runs\.db is damaged"):
+        store.signals("r")
+
+
 def test_a_database_of_something_else_is_refused(tmp_path):
     import apsw
 

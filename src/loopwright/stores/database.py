@@ -18,6 +18,9 @@ from loopwright.stores import disk
 
 APPLICATION: Final = 0x4C505752  # "LPWR"
 VERSION: Final = 2
+ANEW: Final = (
+    "move it and, where they are, its -wal and -shm files aside; then restore a copy, or start anew"
+)
 BUSY_MS: Final = 5000
 SAFE: Final = (3, 51, 3)  # older ones can corrupt a WAL with two writers (sqlite.org/wal.html#walresetbug)
 
@@ -43,10 +46,11 @@ def open_database(path: Path) -> apsw.Connection:
         )
     try:
         if not path.exists():
+            _no_log(path)
             _create(path)
         elif path.stat().st_size == 0:
             raise Corrupt(
-                f"{path} is empty: it held runs and was damaged. Restore a copy, or move it aside to start anew"
+                f"{path} is empty: it held runs and was damaged. {ANEW.capitalize()}"
             )
         db = _connect(path)
         _check(path, db)  # before anything is set: a file of somebody else's stays as it is
@@ -54,6 +58,20 @@ def open_database(path: Path) -> apsw.Connection:
     except apsw.Error as error:
         raise problem(path, error) from None
     return db
+
+
+def _no_log(path: Path) -> None:
+    """`Corrupt` where a log lies without its database: a new one would take over what stands in it.
+
+    An empty log tells nothing, and shared memory without a log is made anew.
+    """
+    log = path.with_name(f"{path.name}-wal")
+    with suppress(FileNotFoundError):
+        if log.stat().st_size and not path.exists():  # made by somebody else meanwhile, it has a log
+            raise Corrupt(
+                f"{path} is missing, but its log {log} is here: put the file back, or move "
+                f"{log} and {path.name}-shm aside too to start anew"
+            )
 
 
 def _create(path: Path) -> None:
@@ -103,11 +121,11 @@ def _check(path: Path, db: apsw.Connection) -> None:
             f"{path} has store version {version}; this loopwright reads {VERSION}: use the version that wrote it"
         )
     if not tables >= _TABLES:
-        raise Corrupt(f"{path} has lost tables: restore a copy, or move it aside to start anew")
+        raise Corrupt(f"{path} has lost tables: {ANEW}")
 
 
 def problem(path: Path, error: apsw.Error) -> StoreError:
     """What SQLite said, as an error of ours: damage, or a file that cannot be used."""
     if isinstance(error, apsw.NotADBError | apsw.CorruptError):
-        return Corrupt(f"{path} is damaged ({error}): restore a copy, or move it aside to start anew")
+        return Corrupt(f"{path} is damaged ({error}): {ANEW}")
     return StoreError(f"{path} cannot be used: {error}")

@@ -18,7 +18,7 @@ import apsw
 
 from loopwright.errors import Corrupt, StoreError, Taken
 from loopwright.stores import disk
-from loopwright.stores.database import NUMBERS, open_database, problem
+from loopwright.stores.database import ANEW, NUMBERS, open_database, problem
 
 if TYPE_CHECKING:  # what only types need is not loaded: verbs that read start the sooner
     from loopwright.ports import Kept
@@ -26,6 +26,12 @@ if TYPE_CHECKING:  # what only types need is not loaded: verbs that read start t
 
 KNOWN: Final = 10_000  # runs whose numbers are remembered
 _ADD: Final = "INSERT INTO commits SELECT ?1, ?2 WHERE EXISTS (SELECT 1 FROM commits WHERE id = ?1 - 1)"
+# The number of a run by its index, and by the table; one statement, as others may begin it meanwhile.
+_FIND: Final = (
+    "SELECT number, CASE WHEN number IS NULL THEN (SELECT id FROM runs NOT INDEXED WHERE run=?1)"
+    " ELSE (SELECT id FROM runs WHERE id=number AND +run=?1) END"
+    " FROM (SELECT (SELECT id FROM runs WHERE run=?1) AS number)"
+)
 _HEAD: Final = "INSERT OR REPLACE INTO heads VALUES (?, ?, ?, ?)"
 _FOLD: Final = "INSERT OR REPLACE INTO folds VALUES (?, ?, ?)"
 
@@ -162,16 +168,28 @@ class SqliteStore:
         """The number of a run in this file, made with its first commit; `None` when it has none."""
         known = self._ids.get(run)
         if known is None:
-            rows = list(self._db.execute("SELECT id FROM runs WHERE run=?", (run,)))
-            if not rows and not make:
+            known = self._found(run)
+            if known is None and not make:
                 return None
-            if not rows:
+            if known is None:
                 self._db.execute("INSERT INTO runs (run) VALUES (?)", (run,))
-            known = rows[0][0] if rows else self._db.last_insert_rowid()
+                known = self._db.last_insert_rowid()
+            if known >= NUMBERS >> 1:
+                raise self._damaged(f"run {run} has the number {known}")
             if len(self._ids) >= KNOWN:
                 self._ids.clear()
             self._ids[run] = known
         return known
+
+    def _found(self, run: str) -> int | None:
+        """The number of a run, if table and index agree: believing one alone could begin a second history."""
+        ((indexed, number),) = self._db.execute(_FIND, (run,))
+        if indexed != number:
+            raise self._damaged(f"index and table of runs do not agree about {run}")
+        return None if number is None else int(number)
+
+    def _damaged(self, what: str) -> Corrupt:
+        return Corrupt(f"{self.path} is damaged ({what}): {ANEW}")
 
     def _insert(self, run: str, n: int, commit: bytes, kept: Kept | None = None) -> None:
         db, number = self._db, self._id(run, make=n == 1)
@@ -258,7 +276,7 @@ class SqliteStore:
     def signals(self, run: str) -> Iterable[tuple[str, bytes]]:
         """The signals not yet settled, oldest first; nearly free while nobody else writes."""
         # The statement looks at the file; the C call of that name does not.
-        ((version,),) = self._db.execute("PRAGMA data_version")
+        ((version,),) = self._rows("PRAGMA data_version")
         if version == self._quiet[0] and run in self._quiet[1]:
             return ()
         rows = self._rows("SELECT key, body FROM signals WHERE run=? AND settled=0 ORDER BY seq", run)
