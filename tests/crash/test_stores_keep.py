@@ -4,6 +4,7 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 from sqlite_tap import sqlite_calls
@@ -71,7 +72,7 @@ def unsynced_wal(db):
 
 def overwrites(self, run, n, commit, kept=None):
     key = self._id(run, make=True) * 4294967296 + n
-    self._db.execute("INSERT OR REPLACE INTO commits VALUES (?, ?)", (key, commit))
+    self._db.execute("INSERT OR REPLACE INTO commits VALUES (?, ?, ?)", (key, crc32(commit), commit))
 
 
 def torn_checkpoint(path, data, *, sync):

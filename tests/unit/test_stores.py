@@ -358,6 +358,29 @@ def test_a_damaged_index_of_runs_begins_no_second_history(tmp_path, name):
     store.append("run-5", 1, b"5")
 
 
+@pytest.mark.parametrize("group", [False, True])
+def test_one_bit_of_the_last_commit_is_seen(tmp_path, group):
+    store, path = SqliteStore(tmp_path / "runs.db"), tmp_path / "runs.db"
+    for n in (1, 2):
+        store.append("r", n, b"commit %d" % n)
+    two = [(run, 3, b"the last of %s" % run.encode(), Kept(head=None, active=True)) for run in ("r", "q")]
+    if group:
+        store.append("q", 1, b"q1")
+        store.append("q", 2, b"q2")
+        store.append_all(two)
+    else:
+        store.append_with(*two[0])
+    store.close()
+    whole = path.read_bytes()
+    assert whole.count(b"the last of r") == 1
+    path.write_bytes(whole.replace(b"the last of r", b"the lasv of r"))
+    store = SqliteStore(path)
+    assert list(store.read("q", 2)) == ([(3, b"the last of q")] if group else [])
+    for act in (lambda: list(store.read("r")), lambda: store.append("r", 3, b"x")):
+        with pytest.raises(Corrupt, match=r"runs\.db is damaged \(commit 3 of run r"):
+            act()
+
+
 def test_a_number_that_no_run_can_have_is_damage(tmp_path):
     store = SqliteStore(tmp_path / "runs.db")
     store._db.execute("INSERT INTO runs VALUES (1 << 40, 'r')")

@@ -17,19 +17,18 @@ from loopwright.errors import Corrupt, StoreError
 from loopwright.stores import disk
 
 APPLICATION: Final = 0x4C505752  # "LPWR"
-VERSION: Final = 2
-ANEW: Final = (
-    "move it and, where they are, its -wal and -shm files aside; then restore a copy, or start anew"
-)
+VERSION: Final = 3
+ANEW: Final = "move it and, where they are, its -wal and -shm files aside; then restore a copy, or start anew"
 BUSY_MS: Final = 5000
 SAFE: Final = (3, 51, 3)  # older ones can corrupt a WAL with two writers (sqlite.org/wal.html#walresetbug)
 
 # Commits are rows by number alone: `run << 32 | n`. They append to the end of one B-tree, so that a
-# commit writes one page; a key of text would make every few commits rewrite three.
+# commit writes one page; a key of text would make every few commits rewrite three. `sum` is the CRC of the
+# body: by the hash links, rot in a commit is known only once another one follows.
 NUMBERS: Final = 1 << 32
 _SCHEMA: Final = """
 CREATE TABLE runs (id INTEGER PRIMARY KEY, run TEXT NOT NULL UNIQUE);
-CREATE TABLE commits (id INTEGER PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE commits (id INTEGER PRIMARY KEY, sum INTEGER NOT NULL, body BLOB NOT NULL);
 CREATE TABLE heads (id INTEGER PRIMARY KEY, touched INTEGER NOT NULL, active INTEGER NOT NULL, body BLOB NOT NULL);
 CREATE TABLE folds (id INTEGER PRIMARY KEY, n INTEGER NOT NULL, body BLOB NOT NULL);
 CREATE TABLE signals (seq INTEGER PRIMARY KEY, run TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL, settled INTEGER NOT NULL DEFAULT 0, UNIQUE (run, key));
@@ -49,9 +48,7 @@ def open_database(path: Path) -> apsw.Connection:
             _no_log(path)
             _create(path)
         elif path.stat().st_size == 0:
-            raise Corrupt(
-                f"{path} is empty: it held runs and was damaged. {ANEW.capitalize()}"
-            )
+            raise Corrupt(f"{path} is empty: it held runs and was damaged. {ANEW.capitalize()}")
         db = _connect(path)
         _check(path, db)  # before anything is set: a file of somebody else's stays as it is
         _tune(db)

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
 
 import apsw
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:  # what only types need is not loaded: verbs that read start t
 
 
 KNOWN: Final = 10_000  # runs whose numbers are remembered
-_ADD: Final = "INSERT INTO commits SELECT ?1, ?2 WHERE EXISTS (SELECT 1 FROM commits WHERE id = ?1 - 1)"
+_ADD: Final = "INSERT INTO commits SELECT ?1, ?2, ?3 WHERE EXISTS (SELECT 1 FROM commits WHERE id = ?1 - 1)"
 # The number of a run by its index, and by the table; one statement, as others may begin it meanwhile.
 _FIND: Final = (
     "SELECT number, CASE WHEN number IS NULL THEN (SELECT id FROM runs NOT INDEXED WHERE run=?1)"
@@ -104,7 +105,7 @@ class SqliteStore:
             number = self._id(run, make=n == 1)
             if number is None or n == 1 or len(commits) == 1:
                 return False
-            bodies.append((number * NUMBERS + n, commit))
+            bodies.append((number * NUMBERS + n, crc32(commit), commit))
             if kept.head is not None:
                 heads.append((number, time.time_ns(), kept.active, kept.head))
             if kept.fold is not None:
@@ -198,16 +199,16 @@ class SqliteStore:
         key = number * NUMBERS + n
         try:
             if n == 1 or key == self._next:  # the one before was written a moment ago, by us
-                db.execute("INSERT INTO commits VALUES (?, ?)", (key, commit))
+                db.execute("INSERT INTO commits VALUES (?, ?, ?)", (key, crc32(commit), commit))
             else:
-                db.execute(_ADD, (key, commit))
+                db.execute(_ADD, (key, crc32(commit), commit))
                 if not db.changes():
                     raise Corrupt(f"{self.path} has lost commit {n - 1} of run {run}")
             self._next = key + 1
         except apsw.ConstraintError:
             self._sync_found()
-            rows = db.execute("SELECT body FROM commits WHERE id=?", (key,))
-            raise Taken(n, next(iter(rows))[0]) from None
+            ((there, body),) = db.execute("SELECT sum, body FROM commits WHERE id=?", (key,))
+            raise Taken(n, self._whole(run, n, there, body)) from None
         if kept is not None and kept.head is not None:
             db.execute(_HEAD, (number, time.time_ns(), kept.active, kept.head))
         if kept is not None and kept.fold is not None:
@@ -229,16 +230,20 @@ class SqliteStore:
             return
         base = number * NUMBERS
         while rows := self._rows(
-            "SELECT id, body FROM commits WHERE id>? AND id<? ORDER BY id LIMIT 256",
+            "SELECT id, sum, body FROM commits WHERE id>? AND id<? ORDER BY id LIMIT 256",
             base + after,
             base + NUMBERS,
         ):
-            for key, body in rows:
-                n = key - base
-                if not isinstance(body, bytes):  # SQLite keeps what it is given, whatever the column says
-                    raise Corrupt(f"{self.path} holds text where commit {n} of run {run} should be")
-                yield n, body
+            for key, there, body in rows:
+                yield key - base, self._whole(run, key - base, there, body)
             after = rows[-1][0] - base
+
+    def _whole(self, run: str, n: int, there: object, body: object) -> bytes:
+        """The bytes of a commit, if they are as they were written."""
+        # SQLite keeps what it is given, whatever the column says.
+        if not isinstance(body, bytes) or there != crc32(body):
+            raise self._damaged(f"commit {n} of run {run} is not as it was written")
+        return body
 
     def place(self, run: str, n: int) -> str:  # noqa: ARG002 - every row is in the one file
         """Where commit `n` stands: the file."""
