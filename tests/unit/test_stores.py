@@ -389,6 +389,30 @@ def test_a_number_that_no_run_can_have_is_damage(tmp_path):
             act()
 
 
+DAMAGED = {
+    "a column": (b"runs (id INTEGER", b"runs (iD INTEGER", "has lost tables"),
+    "no text": (b"runs (id INTEGER", b"runs (\xffd INTEGER", "has lost tables"),
+    "a name": (b"some-run", b"some-ru\xff", "is damaged"),
+    "a commit's number": (b"\x90\x80\x80\x80\x01", b"\xb0\x80\x80\x80\x01", "lost its commits"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_flips_outside_of_commits_are_seen(tmp_path, name):
+    path = tmp_path / "runs.db"
+    old, new, said = DAMAGED[name]
+    store = SqliteStore(path)
+    store.append_with("some-run", 1, b"x", Kept(head=b"h", active=True))
+    store.close()
+    whole = path.read_bytes()
+    assert whole.count(old) == 1
+    path.write_bytes(whole.replace(old, new))
+    with pytest.raises(Corrupt, match=rf"runs\.db.*{said}"):
+        store = SqliteStore(path)
+        list(store.heads())
+        list(store.read("some-run"))
+
+
 def test_signals_that_cannot_be_read_are_a_store_error(tmp_path):
     store = SqliteStore(tmp_path / "runs.db")
     other = SqliteStore(store.path)

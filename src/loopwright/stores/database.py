@@ -19,6 +19,7 @@ from loopwright.stores import disk
 APPLICATION: Final = 0x4C505752  # "LPWR"
 VERSION: Final = 3
 ANEW: Final = "move it and, where they are, its -wal and -shm files aside; then restore a copy, or start anew"
+UNREADABLE: Final = (apsw.Error, UnicodeDecodeError)  # a name that is no text any more
 BUSY_MS: Final = 5000
 SAFE: Final = (3, 51, 3)  # older ones can corrupt a WAL with two writers (sqlite.org/wal.html#walresetbug)
 
@@ -34,7 +35,7 @@ CREATE TABLE folds (id INTEGER PRIMARY KEY, n INTEGER NOT NULL, body BLOB NOT NU
 CREATE TABLE signals (seq INTEGER PRIMARY KEY, run TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL, settled INTEGER NOT NULL DEFAULT 0, UNIQUE (run, key));
 CREATE TABLE leases (run TEXT PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID;
 """
-_TABLES: Final = {"runs", "commits", "heads", "folds", "signals", "leases"}
+_TABLES: Final = {line.rstrip(";").encode() for line in _SCHEMA.split("\n") if line}
 
 
 def open_database(path: Path) -> apsw.Connection:
@@ -52,7 +53,7 @@ def open_database(path: Path) -> apsw.Connection:
         db = _connect(path)
         _check(path, db)  # before anything is set: a file of somebody else's stays as it is
         _tune(db)
-    except apsw.Error as error:
+    except UNREADABLE as error:
         raise problem(path, error) from None
     return db
 
@@ -110,7 +111,8 @@ def _tune(db: apsw.Connection) -> None:
 def _check(path: Path, db: apsw.Connection) -> None:
     ((app,),) = db.execute("PRAGMA application_id")
     ((version,),) = db.execute("PRAGMA user_version")
-    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type='table'")}
+    schema = db.execute("SELECT CAST(sql AS BLOB) FROM sqlite_schema WHERE type='table'")
+    tables = {sql for (sql,) in schema}
     if app != APPLICATION:
         raise StoreError(f"{path} is a database of something else: name another file")
     if version != VERSION:
@@ -118,11 +120,11 @@ def _check(path: Path, db: apsw.Connection) -> None:
             f"{path} has store version {version}; this loopwright reads {VERSION}: use the version that wrote it"
         )
     if not tables >= _TABLES:
-        raise Corrupt(f"{path} has lost tables: {ANEW}")
+        raise Corrupt(f"{path} has lost tables, or their columns: {ANEW}")
 
 
-def problem(path: Path, error: apsw.Error) -> StoreError:
+def problem(path: Path, error: Exception) -> StoreError:
     """What SQLite said, as an error of ours: damage, or a file that cannot be used."""
-    if isinstance(error, apsw.NotADBError | apsw.CorruptError):
+    if isinstance(error, apsw.NotADBError | apsw.CorruptError | UnicodeDecodeError):
         return Corrupt(f"{path} is damaged ({error}): {ANEW}")
     return StoreError(f"{path} cannot be used: {error}")

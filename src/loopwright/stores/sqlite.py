@@ -19,7 +19,7 @@ import apsw
 
 from loopwright.errors import Corrupt, StoreError, Taken
 from loopwright.stores import disk
-from loopwright.stores.database import ANEW, NUMBERS, open_database, problem
+from loopwright.stores.database import ANEW, NUMBERS, UNREADABLE, open_database, problem
 
 if TYPE_CHECKING:  # what only types need is not loaded: verbs that read start the sooner
     from loopwright.ports import Kept
@@ -153,7 +153,7 @@ class SqliteStore:
             finally:
                 if not durable:
                     db.execute("PRAGMA synchronous=full")
-        except apsw.Error as error:
+        except UNREADABLE as error:
             raise problem(self.path, error) from None
 
     def _sync_found(self) -> None:
@@ -217,18 +217,18 @@ class SqliteStore:
     def _rows(self, sql: str, *values: str | int) -> list[Any]:
         try:
             return list(self._db.execute(sql, values))
-        except apsw.Error as error:
+        except UNREADABLE as error:
             raise problem(self.path, error) from None
 
     def read(self, run: str, after: int = 0) -> Iterator[tuple[int, bytes]]:
         """The commits above `after`, in order, a bounded number in memory at a time."""
         try:
             number = self._id(run)
-        except apsw.Error as error:
+        except UNREADABLE as error:
             raise problem(self.path, error) from None
         if number is None:
             return
-        base = number * NUMBERS
+        base, first = number * NUMBERS, after == 0
         while rows := self._rows(
             "SELECT id, sum, body FROM commits WHERE id>? AND id<? ORDER BY id LIMIT 256",
             base + after,
@@ -236,7 +236,9 @@ class SqliteStore:
         ):
             for key, there, body in rows:
                 yield key - base, self._whole(run, key - base, there, body)
-            after = rows[-1][0] - base
+            after, first = rows[-1][0] - base, False
+        if first:
+            raise self._damaged(f"run {run} has lost its commits")
 
     def _whole(self, run: str, n: int, there: object, body: object) -> bytes:
         """The bytes of a commit, if they are as they were written."""
