@@ -405,7 +405,7 @@ def test_flips_outside_of_commits_are_seen(tmp_path, name):
     store.append_with("some-run", 1, b"x", Kept(head=b"h", active=True))
     store.close()
     whole = path.read_bytes()
-    assert whole.count(old) == 1
+    assert old in whole
     path.write_bytes(whole.replace(old, new))
     with pytest.raises(Corrupt, match=rf"runs\.db.*{said}"):
         store = SqliteStore(path)
