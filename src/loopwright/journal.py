@@ -19,7 +19,7 @@ from loopwright.core.events import AttemptSucceeded, Claimed, Event, IterationCl
 from loopwright.core.head import head, readable
 from loopwright.core.state import LoopState
 from loopwright.errors import Corrupt, IllegalEvent, Locked, StoreError, Taken
-from loopwright.ports import Kept, Observe, Store
+from loopwright.ports import Kept, Observe, Refused, Store
 from loopwright.redact import PLAIN, Redactor
 
 if TYPE_CHECKING:  # it loads asyncio, which those who only read do without
@@ -110,8 +110,9 @@ class Journal:
         try:
             self.store.append_with(self.run, draft.n, draft.line, draft.kept)
         except Taken as taken:
-            self._check(draft, taken)
-        self._written(draft)
+            self._settle(draft, taken)
+        else:
+            self._settle(draft, None)
 
     async def save(self) -> None:
         """`flush`, in one go with other runs of this process where there are any."""
@@ -119,9 +120,9 @@ class Journal:
             self.flush()
             return
         draft = self._draft()
-        if (taken := await self._together.write(self.run, draft.n, draft.line, draft.kept)) is not None:
-            self._check(draft, taken)
-        self._written(draft)
+        await self._together.write(
+            self.run, draft.n, draft.line, draft.kept, lambda refused: self._settle(draft, refused)
+        )
 
     def _draft(self) -> _Draft:
         facts, n, state = tuple(self._pending), self.n + 1, self.state
@@ -138,13 +139,14 @@ class Journal:
         )
         return _Draft(n=n, line=line, link=link, kept=kept, facts=facts)
 
-    def _check(self, draft: _Draft, taken: Taken) -> None:
-        if taken.standing != draft.line:
+    def _settle(self, draft: _Draft, refused: Refused | None) -> None:
+        """The draft stands, or why it does not is raised."""
+        if isinstance(refused, StoreError):
+            raise refused
+        if refused is not None and refused.standing != draft.line:
             raise Locked(
                 f"run {self.run} was taken over by another runner (commit {draft.n}); this one stops"
             ) from None
-
-    def _written(self, draft: _Draft) -> None:
         self.n, self._link = draft.n, draft.link
         if draft.kept.fold is not None:
             self._kept = draft.n

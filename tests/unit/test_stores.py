@@ -146,6 +146,15 @@ def test_the_lease_on_files_of_a_dead_process_is_void_at_once(tmp_path):
         process.communicate()
 
 
+def test_a_lease_leaves_nothing_to_do_at_a_fork(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(os, "register_at_fork", lambda **what: asked.append(what))
+    store = FilesStore(tmp_path)
+    for _ in range(3):
+        store.lease("r", owner(), 30).release()
+    assert not asked
+
+
 def test_a_lease_whose_file_was_taken_away_is_lost(tmp_path):
     lease = FilesStore(tmp_path).lease("r", owner(), 30)
     (tmp_path / "leases/r.lock").unlink()

@@ -22,7 +22,7 @@ from loopwright.stores import disk
 from loopwright.stores.database import ANEW, NUMBERS, UNREADABLE, open_database, problem
 
 if TYPE_CHECKING:  # what only types need is not loaded: verbs that read start the sooner
-    from loopwright.ports import Kept
+    from loopwright.ports import Kept, Refused
 
 
 KNOWN: Final = 10_000  # runs whose numbers are remembered
@@ -82,18 +82,19 @@ class SqliteStore:
         """Like `append`, with head and fold in the same transaction."""
         self._write(lambda: self._insert(run, n, commit, kept))
 
-    def append_all(self, commits: Sequence[tuple[str, int, bytes, Kept]]) -> list[Taken | None]:
+    def append_all(self, commits: Sequence[tuple[str, int, bytes, Kept]]) -> list[Refused | None]:
         """Like `append_with` for each, in one transaction; a refusal takes no other with it."""
-        refused: list[Taken | None] = [None] * len(commits)
+        refused: list[Refused | None] = [None] * len(commits)
 
         def put() -> None:
-            if self._inserted(commits):
-                return
+            with suppress(Corrupt):  # of one of them
+                if self._inserted(commits):
+                    return
             for i, (run, n, commit, kept) in enumerate(commits):  # somebody is refused: who?
                 try:
                     self._insert(run, n, commit, kept)
-                except Taken as taken:
-                    refused[i] = taken
+                except (Taken, Corrupt) as why:
+                    refused[i] = why
 
         self._write(put)
         return refused
