@@ -390,6 +390,16 @@ def test_one_bit_of_the_last_commit_is_seen(tmp_path, group):
             act()
 
 
+def test_a_last_commit_that_is_gone_is_missed(tmp_path):
+    store = SqliteStore(tmp_path / "runs.db")
+    for n in (1, 2, 3):
+        store.append_with("r", n, b"x", Kept(head=b"h", active=True))
+    store._db.execute("DELETE FROM commits WHERE id = (1 << 32) + 3")
+    for after in (0, 2):
+        with pytest.raises(Corrupt, match=r"runs\.db is damaged \(run r has lost commits: 3 were"):
+            list(store.read("r", after))
+
+
 def test_a_number_that_no_run_can_have_is_damage(tmp_path):
     store = SqliteStore(tmp_path / "runs.db")
     store._db.execute("INSERT INTO runs VALUES (1 << 40, 'r')")
@@ -402,7 +412,11 @@ DAMAGED = {
     "a column": (b"runs (id INTEGER", b"runs (iD INTEGER", "has lost tables"),
     "no text": (b"runs (id INTEGER", b"runs (\xffd INTEGER", "has lost tables"),
     "a name": (b"some-run", b"some-ru\xff", "is damaged"),
-    "a commit's number": (b"\x90\x80\x80\x80\x01", b"\xb0\x80\x80\x80\x01", "lost its commits"),
+    "a commit's number": (
+        b"\x90\x80\x80\x80\x01",
+        b"\xb0\x80\x80\x80\x01",
+        "has lost commits: 1 were acknowledged",
+    ),
 }
 
 

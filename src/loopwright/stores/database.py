@@ -25,12 +25,13 @@ SAFE: Final = (3, 51, 3)  # older ones can corrupt a WAL with two writers (sqlit
 
 # Commits are rows by number alone: `run << 32 | n`. They append to the end of one B-tree, so that a
 # commit writes one page; a key of text would make every few commits rewrite three. `sum` is the CRC of the
-# body: by the hash links, rot in a commit is known only once another one follows.
+# body: by the hash links, rot in a commit is known only once another one follows. A head says of which commit
+# it is, `n`: so many there were.
 NUMBERS: Final = 1 << 32
 _SCHEMA: Final = """
 CREATE TABLE runs (id INTEGER PRIMARY KEY, run TEXT NOT NULL UNIQUE);
 CREATE TABLE commits (id INTEGER PRIMARY KEY, sum INTEGER NOT NULL, body BLOB NOT NULL);
-CREATE TABLE heads (id INTEGER PRIMARY KEY, touched INTEGER NOT NULL, active INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE TABLE heads (id INTEGER PRIMARY KEY, touched INTEGER NOT NULL, active INTEGER NOT NULL, n INTEGER NOT NULL, body BLOB NOT NULL);
 CREATE TABLE folds (id INTEGER PRIMARY KEY, n INTEGER NOT NULL, body BLOB NOT NULL);
 CREATE TABLE signals (seq INTEGER PRIMARY KEY, run TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL, settled INTEGER NOT NULL DEFAULT 0, UNIQUE (run, key));
 CREATE TABLE leases (run TEXT PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID;

@@ -33,7 +33,7 @@ _FIND: Final = (
     " ELSE (SELECT id FROM runs WHERE id=number AND +run=?1) END"
     " FROM (SELECT (SELECT id FROM runs WHERE run=?1) AS number)"
 )
-_HEAD: Final = "INSERT OR REPLACE INTO heads VALUES (?, ?, ?, ?)"
+_HEAD: Final = "INSERT OR REPLACE INTO heads VALUES (?, ?, ?, ?, ?)"
 _FOLD: Final = "INSERT OR REPLACE INTO folds VALUES (?, ?, ?)"
 
 
@@ -108,7 +108,7 @@ class SqliteStore:
                 return False
             bodies.append((number * NUMBERS + n, crc32(commit), commit))
             if kept.head is not None:
-                heads.append((number, time.time_ns(), kept.active, kept.head))
+                heads.append((number, time.time_ns(), kept.active, n, kept.head))
             if kept.fold is not None:
                 folds.append((number, n, kept.fold))
         db.execute("SAVEPOINT several")
@@ -211,7 +211,7 @@ class SqliteStore:
             ((there, body),) = db.execute("SELECT sum, body FROM commits WHERE id=?", (key,))
             raise Taken(n, self._whole(run, n, there, body)) from None
         if kept is not None and kept.head is not None:
-            db.execute(_HEAD, (number, time.time_ns(), kept.active, kept.head))
+            db.execute(_HEAD, (number, time.time_ns(), kept.active, n, kept.head))
         if kept is not None and kept.fold is not None:
             db.execute(_FOLD, (number, n, kept.fold))
 
@@ -229,7 +229,10 @@ class SqliteStore:
             raise problem(self.path, error) from None
         if number is None:
             return
-        base, first = number * NUMBERS, after == 0
+        base = number * NUMBERS
+        # Before the commits, which then reach at least as far; the first one is never without its run.
+        found = self._rows("SELECT CAST(n AS INTEGER) FROM heads WHERE id=?", number)
+        known = (found[0][0] if found else None) or 1
         while rows := self._rows(
             "SELECT id, sum, body FROM commits WHERE id>? AND id<? ORDER BY id LIMIT 256",
             base + after,
@@ -237,9 +240,9 @@ class SqliteStore:
         ):
             for key, there, body in rows:
                 yield key - base, self._whole(run, key - base, there, body)
-            after, first = rows[-1][0] - base, False
-        if first:
-            raise self._damaged(f"run {run} has lost its commits")
+            after = rows[-1][0] - base
+        if after < known:
+            raise self._damaged(f"run {run} has lost commits: {known} were acknowledged")
 
     def _whole(self, run: str, n: int, there: object, body: object) -> bytes:
         """The bytes of a commit, if they are as they were written."""
