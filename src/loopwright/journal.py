@@ -14,12 +14,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from loopwright import codec
-from loopwright.core.apply import apply, fold
+from loopwright.core.apply import apply
 from loopwright.core.events import AttemptSucceeded, Claimed, Event, IterationClosed, RunStarted
 from loopwright.core.head import head, readable
 from loopwright.core.state import LoopState
-from loopwright.errors import Corrupt, Locked, StoreError, Taken
-from loopwright.ports import Kept, Observe, Store
+from loopwright.errors import Corrupt, IllegalEvent, Locked, StoreError, Taken
+from loopwright.ports import Kept, Observe, Refused, Store
 from loopwright.redact import PLAIN, Redactor
 
 if TYPE_CHECKING:  # it loads asyncio, which those who only read do without
@@ -84,7 +84,8 @@ class Journal:
     def catch_up(self) -> None:
         """Folds what others wrote since."""
         for commit in commits(self.store, self.run, self.n, self._link):
-            self.state = fold(self.state, commit.facts)
+            for _, _, after in followed(self.store, self.run, self.state, commit):
+                self.state = after
             self.n, self._link = commit.n, commit.link
 
     def claim(self, claimed: Claimed, at: datetime) -> None:
@@ -109,8 +110,9 @@ class Journal:
         try:
             self.store.append_with(self.run, draft.n, draft.line, draft.kept)
         except Taken as taken:
-            self._check(draft, taken)
-        self._written(draft)
+            self._settle(draft, taken)
+        else:
+            self._settle(draft, None)
 
     async def save(self) -> None:
         """`flush`, in one go with other runs of this process where there are any."""
@@ -118,9 +120,9 @@ class Journal:
             self.flush()
             return
         draft = self._draft()
-        if (taken := await self._together.write(self.run, draft.n, draft.line, draft.kept)) is not None:
-            self._check(draft, taken)
-        self._written(draft)
+        await self._together.write(
+            self.run, draft.n, draft.line, draft.kept, lambda refused: self._settle(draft, refused)
+        )
 
     def _draft(self) -> _Draft:
         facts, n, state = tuple(self._pending), self.n + 1, self.state
@@ -137,13 +139,14 @@ class Journal:
         )
         return _Draft(n=n, line=line, link=link, kept=kept, facts=facts)
 
-    def _check(self, draft: _Draft, taken: Taken) -> None:
-        if taken.standing != draft.line:
+    def _settle(self, draft: _Draft, refused: Refused | None) -> None:
+        """The draft stands, or why it does not is raised."""
+        if isinstance(refused, StoreError):
+            raise refused
+        if refused is not None and refused.standing != draft.line:
             raise Locked(
                 f"run {self.run} was taken over by another runner (commit {draft.n}); this one stops"
             ) from None
-
-    def _written(self, draft: _Draft) -> None:
         self.n, self._link = draft.n, draft.link
         if draft.kept.fold is not None:
             self._kept = draft.n
@@ -186,17 +189,35 @@ def commits(store: Store, run: str, after: int = 0, link: str = "") -> Iterator[
             yield commit
             after = commit.n
     except StoreError as error:
-        place = getattr(store, "place", None)
-        where = "" if place is None else place(run, after + 1)
-        if not where or where.partition(", ")[0] in str(error):
-            raise
-        raise type(error)(f"{error} ({where})") from None
+        raise _placed(store, run, after + 1, error) from None
+
+
+def _placed(store: Store, run: str, n: int, error: StoreError) -> StoreError:
+    """The error, with where commit `n` stands if it does not say so."""
+    place = getattr(store, "place", None)
+    where = "" if place is None else place(run, n)
+    if not where or where.partition(", ")[0] in str(error):
+        return error
+    return type(error)(f"{error} ({where})")
+
+
+def followed(
+    store: Store, run: str, state: LoopState, commit: codec.Commit
+) -> Iterator[tuple[datetime, Event, LoopState]]:
+    """Each fact of a commit on record and the state after it; `Corrupt` when it cannot follow `state`."""
+    try:
+        for at, event in commit.facts:
+            state = apply(state, event, at)
+            yield at, event, state
+    except IllegalEvent as error:
+        found = Corrupt(f"commit {commit.n} of run {run} cannot follow the ones before it: {error}")
+        raise _placed(store, run, commit.n, found) from None
 
 
 def history(store: Store, run: str) -> Iterator[tuple[int, datetime, Event, LoopState]]:
     """Each fact of a run with its commit's number, when it happened, and the state after it."""
     state = LoopState()
     for commit in commits(store, run):
-        for at, event in commit.facts:
-            state = apply(state, event, at)
-            yield commit.n, at, event, state
+        for at, event, after in followed(store, run, state, commit):
+            state = after
+            yield commit.n, at, event, after

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from loopwright.core.apply import apply
 from loopwright.core.events import IterationClosed
 from loopwright.core.state import LoopState
-from loopwright.journal import commits, kept_of
+from loopwright.journal import commits, followed, kept_of
 from loopwright.ports import Kept, Store
 
 
@@ -26,7 +25,7 @@ def _kept(store: Store, run: str) -> Iterator[tuple[int, Kept]]:
     state = LoopState()
     for commit in commits(store, run):
         closed = None
-        for at, event in commit.facts:
-            state = apply(state, event, at)
+        for _, event, after in followed(store, run, state, commit):
+            state = after
             closed = state if isinstance(event, IterationClosed) else closed
         yield commit.n, kept_of(state, closed)

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeAlias
 from loopwright.core.events import Event
 from loopwright.core.judge import Rule
 from loopwright.core.values import Attempt, Failed, Score, Scored, Worked
-from loopwright.errors import Taken
+from loopwright.errors import StoreError, Taken
 from loopwright.redact import PLAIN, Redactor
 
 Observe: TypeAlias = Callable[[Event], None]
@@ -156,6 +156,9 @@ class Lease(Protocol):
         """Gives it back."""
 
 
+Refused: TypeAlias = Taken | StoreError  # why one commit of several was not written: `Corrupt` is one
+
+
 class Store(Protocol):
     """Keeps journals: blocking and small, the host gives it a thread.
 
@@ -178,8 +181,12 @@ class Store(Protocol):
     def append_with(self, run: str, n: int, commit: bytes, kept: Kept) -> None:
         """Like `append`; what is kept beside it becomes readable with it, or soon after."""
 
-    def append_all(self, commits: Sequence[tuple[str, int, bytes, Kept]]) -> list[Taken | None]:
-        """Like `append_with` for each of several runs, with one wait for the disk; a refusal takes no other with it."""
+    def append_all(self, commits: Sequence[tuple[str, int, bytes, Kept]]) -> list[Refused | None]:
+        """Like `append_with` for each of several runs, with one wait for the disk; for each, why it was not written.
+
+        What is wrong with one run takes no other's commit with it; what is wrong with the store is raised, and
+        nothing is written.
+        """
 
     def heads(self, *, active: bool | None = None, limit: int = 1000) -> Iterable[tuple[str, bytes]]:
         """Runs with their heads, newest first; may be one commit behind."""

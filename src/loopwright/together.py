@@ -6,9 +6,11 @@ Rule: a commit that others wait with is as durable, and as refused, as one alone
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextlib import suppress
 
-from loopwright.errors import Taken
-from loopwright.ports import Kept, Store
+from loopwright.errors import LoopwrightError
+from loopwright.ports import Kept, Refused, Store
 
 
 class Together:
@@ -19,16 +21,28 @@ class Together:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._waiting: list[tuple[tuple[str, int, bytes, Kept], asyncio.Future[Taken | None]]] = []
+        self._waiting: list[tuple[tuple[str, int, bytes, Kept], asyncio.Future[Refused | None]]] = []
 
-    async def write(self, run: str, n: int, line: bytes, kept: Kept) -> Taken | None:
-        """Returns once the commit is durable, with what stands in its place if it was refused."""
+    async def write(
+        self, run: str, n: int, line: bytes, kept: Kept, settle: Callable[[Refused | None], None]
+    ) -> None:
+        """Returns once `settle` was told that the commit is durable, or why it is not.
+
+        A task that is cancelled after its commit was written is told too, before it hears that it was cancelled.
+        """
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[Taken | None] = loop.create_future()
+        done: asyncio.Future[Refused | None] = loop.create_future()
         if not self._waiting:
             loop.call_soon(self._go)
         self._waiting.append(((run, n, line, kept), done))
-        return await done
+        try:
+            await done
+        except asyncio.CancelledError:
+            if not done.cancelled() and done.exception() is None:
+                with suppress(LoopwrightError):  # a refusal is met again by who writes next
+                    settle(done.result())
+            raise
+        settle(done.result())
 
     def _go(self) -> None:
         asked = [one for one in self._waiting if not one[1].done()]  # a task that was cancelled waits no more
@@ -41,5 +55,5 @@ class Together:
             for _, done in asked:
                 done.set_exception(error)
         else:
-            for (_, done), taken in zip(asked, refused, strict=True):
-                done.set_result(taken)
+            for (_, done), why in zip(asked, refused, strict=True):
+                done.set_result(why)

@@ -245,13 +245,13 @@ DAMAGE = {
         lambda p: sql(p, "DELETE FROM commits WHERE id % 4294967296 = 2"),
         "has no commit 2",
     ),
-    "a changed commit": (ONE, lambda p: sql(p, CHANGED), "commit 3 of run r"),
+    "a changed commit": (ONE, lambda p: sql(p, CHANGED), "commit 2 of run r is not as it was"),
     "a cut commit": (
         ONE,
         lambda p: sql(
             p, "UPDATE commits SET body = CAST(substr(body, 1, 40) AS BLOB) WHERE id % 4294967296 = 2"
         ),
-        "commit 2 of run r is damaged",
+        "commit 2 of run r is not as it was",
     ),
     "text for a commit": (
         ONE,

@@ -1,14 +1,18 @@
 """What several runs write in one turn of the event loop is one wait for the disk, and no less safe."""
 
 import asyncio
+from datetime import UTC, datetime
 
 import pytest
 
 from loopwright import Loop
-from loopwright.errors import StoreError, Taken
+from loopwright.core import events as ev
+from loopwright.errors import Corrupt, Locked, StoreError, Taken
 from loopwright.hosts.local import start
 from loopwright.hosts.ways import Ways
+from loopwright.journal import Journal
 from loopwright.ports import Kept
+from loopwright.stores.files import FilesStore
 from loopwright.stores.memory import MemoryStore
 from loopwright.stores.sqlite import SqliteStore
 from loopwright.together import Together
@@ -109,7 +113,7 @@ class Full(MemoryStore):
 def test_a_store_that_fails_fails_for_all_that_waited():
     async def both():
         together = Together(Full())
-        waiting = [together.write(run, 1, b"x", kept(run)) for run in "ab"]
+        waiting = [together.write(run, 1, b"x", kept(run), print) for run in "ab"]
         return await asyncio.gather(*waiting, return_exceptions=True)
 
     assert [str(error) for error in asyncio.run(both())] == ["the disk is full"] * 2
@@ -119,14 +123,84 @@ def test_who_is_cancelled_while_waiting_writes_nothing_and_stops_nobody():
     async def one_of_two():
         store = MemoryStore()
         together = Together(store)
-        gone = asyncio.ensure_future(together.write("gone", 1, b"x", kept("gone")))
-        stays = asyncio.ensure_future(together.write("stays", 1, b"x", kept("stays")))
+        gone = asyncio.ensure_future(together.write("gone", 1, b"x", kept("gone"), told.append))
+        stays = asyncio.ensure_future(together.write("stays", 1, b"x", kept("stays"), told.append))
         asyncio.get_running_loop().call_soon(gone.cancel)
         await asyncio.wait({gone, stays})
-        return store, gone.cancelled(), stays.result()
+        return store, gone.cancelled()
 
-    store, cancelled, refused = asyncio.run(one_of_two())
+    told = []
+    store, cancelled = asyncio.run(one_of_two())
     assert cancelled
     assert lines(store, "gone") == []
-    assert refused is None
+    assert told == [None]
     assert lines(store, "stays") == [b"x"]
+
+
+def begun(store, run, together=None):
+    journal = Journal(store, run, together=together)
+    journal.record(datetime.now(UTC), ev.RunStarted(run=run, spec={}, digest="d"))
+    journal.flush()
+    journal.record(datetime.now(UTC), ev.NoteAdded(text="one"))
+    return journal
+
+
+def test_who_is_cancelled_as_its_commit_was_written_goes_on_after_it(store):
+    async def cancelled():
+        journal = begun(store, "r", Together(store))
+        saving = asyncio.ensure_future(journal.save())
+        await asyncio.sleep(0)  # it waits for the turn in which its commit is written
+        asyncio.get_running_loop().call_soon(saving.cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await saving
+        journal.record(datetime.now(UTC), ev.NoteAdded(text="two"))
+        journal.flush()
+        return journal.state
+
+    state = asyncio.run(cancelled())
+    there = Journal(store, "r")
+    assert there.n == 3
+    assert there.state == state
+
+
+def test_who_is_cancelled_as_its_commit_was_refused_hears_that_it_was_cancelled(store):
+    async def cancelled():
+        journal = begun(store, "r", Together(store))
+        store.append("r", 2, b"somebody was first")
+        saving = asyncio.ensure_future(journal.save())
+        await asyncio.sleep(0)
+        asyncio.get_running_loop().call_soon(saving.cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await saving
+        with pytest.raises(Locked):
+            journal.flush()
+
+    asyncio.run(cancelled())
+
+
+def lost_in_sqlite(folder):
+    store = SqliteStore(folder / "runs.db")
+    return store, lambda: store._db.execute("DELETE FROM commits WHERE id = (2 << 32) + 1")
+
+
+def lost_in_files(folder):
+    store = FilesStore(folder)
+    return store, (folder / "b.journal.jsonl").unlink
+
+
+@pytest.mark.parametrize("made", [lost_in_sqlite, lost_in_files])
+def test_one_damaged_run_stops_no_other_run_of_the_group(made, tmp_path):
+    store, damage = made(tmp_path)
+    together = Together(store)
+    journals = [begun(store, run, together) for run in "abc"]
+    damage()
+
+    async def all_of_them():
+        return await asyncio.gather(*(journal.save() for journal in journals), return_exceptions=True)
+
+    ends = asyncio.run(all_of_them())
+    assert ends[::2] == [None, None]
+    assert isinstance(ends[1], Corrupt)
+    assert [journal.n for journal in journals] == [2, 1, 2]
+    assert [len(lines(store, run)) for run in "ac"] == [2, 2]
+    store.close()

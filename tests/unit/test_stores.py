@@ -146,6 +146,15 @@ def test_the_lease_on_files_of_a_dead_process_is_void_at_once(tmp_path):
         process.communicate()
 
 
+def test_a_lease_leaves_nothing_to_do_at_a_fork(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(os, "register_at_fork", lambda **what: asked.append(what))
+    store = FilesStore(tmp_path)
+    for _ in range(3):
+        store.lease("r", owner(), 30).release()
+    assert not asked
+
+
 def test_a_lease_whose_file_was_taken_away_is_lost(tmp_path):
     lease = FilesStore(tmp_path).lease("r", owner(), 30)
     (tmp_path / "leases/r.lock").unlink()
@@ -314,6 +323,130 @@ def test_a_damaged_file_is_said_and_kept(tmp_path, damage):
     assert path.read_bytes() == before
 
 
+def test_a_log_without_its_database_is_no_new_store(tmp_path):
+    path, log = tmp_path / "runs.db", tmp_path / "runs.db-wal"
+    store = SqliteStore(path)
+    store.append("r", 1, b"old")
+    path.rename(tmp_path / "aside.db")
+    before = log.read_bytes()
+    with pytest.raises(Corrupt, match=r"runs\.db is missing.*runs\.db-wal and runs\.db-shm aside"):
+        SqliteStore(path)
+    assert not path.exists()
+    assert log.read_bytes() == before
+    for file in store.files[1:]:
+        file.rename(tmp_path / f"aside-{file.name}")
+    assert list(SqliteStore(path).read("r")) == []
+
+
+WRONG = {
+    "the index has lost it": ("sqlite_autoindex_runs_1", b"run-3", b"ruN-3"),
+    "the table has lost it": ("runs", b"run-3", b"ruN-3"),
+    "the index gives another's number": ("sqlite_autoindex_runs_1", b"run-3\x03", b"run-3\x13"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_damaged_index_of_runs_begins_no_second_history(tmp_path, name):
+    path = tmp_path / "runs.db"
+    what, old, new = WRONG[name]
+    store = SqliteStore(path)
+    for i in range(1, 5):
+        store.append(f"run-{i}", 1, b"%d" % i)
+    ((page,),) = store._db.execute("SELECT rootpage FROM sqlite_schema WHERE name=?", (what,))
+    store.close()
+    whole, start = path.read_bytes(), (page - 1) * 4096
+    found = whole[start : start + 4096]
+    assert found.count(old) == 1
+    path.write_bytes(whole[:start] + found.replace(old, new) + whole[start + 4096 :])
+    store = SqliteStore(path)
+    for act in (lambda: list(store.read("run-3")), lambda: store.append("run-3", 1, b"second")):
+        with pytest.raises(Corrupt, match=r"runs\.db is damaged.*do not agree about run-3"):
+            act()
+    assert list(store.read("run-2")) == [(1, b"2")]
+    assert list(store.read("run-5")) == []
+    store.append("run-5", 1, b"5")
+
+
+@pytest.mark.parametrize("group", [False, True])
+def test_one_bit_of_the_last_commit_is_seen(tmp_path, group):
+    store, path = SqliteStore(tmp_path / "runs.db"), tmp_path / "runs.db"
+    for n in (1, 2):
+        store.append("r", n, b"commit %d" % n)
+    two = [(run, 3, b"the last of %s" % run.encode(), Kept(head=None, active=True)) for run in ("r", "q")]
+    if group:
+        store.append("q", 1, b"q1")
+        store.append("q", 2, b"q2")
+        store.append_all(two)
+    else:
+        store.append_with(*two[0])
+    store.close()
+    whole = path.read_bytes()
+    assert whole.count(b"the last of r") == 1
+    path.write_bytes(whole.replace(b"the last of r", b"the lasv of r"))
+    store = SqliteStore(path)
+    assert list(store.read("q", 2)) == ([(3, b"the last of q")] if group else [])
+    for act in (lambda: list(store.read("r")), lambda: store.append("r", 3, b"x")):
+        with pytest.raises(Corrupt, match=r"runs\.db is damaged \(commit 3 of run r"):
+            act()
+
+
+def test_a_last_commit_that_is_gone_is_missed(tmp_path):
+    store = SqliteStore(tmp_path / "runs.db")
+    for n in (1, 2, 3):
+        store.append_with("r", n, b"x", Kept(head=b"h", active=True))
+    store._db.execute("DELETE FROM commits WHERE id = (1 << 32) + 3")
+    for after in (0, 2):
+        with pytest.raises(Corrupt, match=r"runs\.db is damaged \(run r has lost commits: 3 were"):
+            list(store.read("r", after))
+
+
+def test_a_number_that_no_run_can_have_is_damage(tmp_path):
+    store = SqliteStore(tmp_path / "runs.db")
+    store._db.execute("INSERT INTO runs VALUES (1 << 40, 'r')")
+    for act in (lambda: list(store.read("r")), lambda: store.append("new", 1, b"x")):
+        with pytest.raises(Corrupt, match=r"runs\.db is damaged"):
+            act()
+
+
+DAMAGED = {
+    "a column": (b"runs (id INTEGER", b"runs (iD INTEGER", "has lost tables"),
+    "no text": (b"runs (id INTEGER", b"runs (\xffd INTEGER", "has lost tables"),
+    "a name": (b"some-run", b"some-ru\xff", "is damaged"),
+    "a commit's number": (
+        b"\x90\x80\x80\x80\x01",
+        b"\xb0\x80\x80\x80\x01",
+        "has lost commits: 1 were acknowledged",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_flips_outside_of_commits_are_seen(tmp_path, name):
+    path = tmp_path / "runs.db"
+    old, new, said = DAMAGED[name]
+    store = SqliteStore(path)
+    store.append_with("some-run", 1, b"x", Kept(head=b"h", active=True))
+    store.close()
+    whole = path.read_bytes()
+    assert old in whole
+    path.write_bytes(whole.replace(old, new))
+    with pytest.raises(Corrupt, match=rf"runs\.db.*{said}"):
+        store = SqliteStore(path)
+        list(store.heads())
+        list(store.read("some-run"))
+
+
+def test_signals_that_cannot_be_read_are_a_store_error(tmp_path):
+    store = SqliteStore(tmp_path / "runs.db")
+    other = SqliteStore(store.path)
+    other.append("r", 1, b"x" * 5000)
+    other._db.wal_checkpoint(mode=3)  # so that it must be read from the file
+    with store.path.open("r+b") as file:
+        file.write(b"garbage!" * 512)
+    with pytest.raises(Corrupt, match=r"runs\.db is damaged"):
+        store.signals("r")
+
+
 def test_a_database_of_something_else_is_refused(tmp_path):
     import apsw
 
@@ -336,6 +469,17 @@ def test_a_store_of_the_future_is_refused(tmp_path):
 def test_what_is_written_is_durable_by_its_settings(tmp_path):
     store = SqliteStore(tmp_path / "runs.db")
     assert store._db.pragma("journal_mode") == "wal"
+    assert store._db.pragma("synchronous") == 2
+
+
+def test_a_lease_that_fails_leaves_commits_as_durable_as_before(tmp_path):
+    store, other = SqliteStore(tmp_path / "runs.db"), SqliteStore(tmp_path / "runs.db")
+    lease = store.lease("r", owner(), 30)
+    store._db.set_busy_timeout(0)
+    other._db.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreError, match="locked"):
+        lease.renew()
+    other._db.execute("ROLLBACK")
     assert store._db.pragma("synchronous") == 2
 
 

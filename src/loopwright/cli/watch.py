@@ -18,15 +18,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from loopwright import codec
 from loopwright.cli import words
 from loopwright.cli.view import SPINNER, fancy
 from loopwright.cli.where import find, opened, places, the_run
 from loopwright.core import events as ev
-from loopwright.core.apply import apply
 from loopwright.core.head import exit_code
 from loopwright.core.state import LoopState
 from loopwright.hosts.ways import STATE
+from loopwright.journal import commits, followed
 from loopwright.ports import Store
 from loopwright.report.figures import brief, colourless, seconds
 from loopwright.report.telling import gate, told
@@ -54,9 +53,9 @@ class Feed:
 
     def news(self) -> Iterator[str]:
         """A line for each fact since the last call that is news."""
-        for commit in codec.commits(self.run, self.store.read(self.run, self.n), self.n, self.link):
-            for at, event in commit.facts:
-                before, self.state = self.state, apply(self.state, event, at)
+        for commit in commits(self.store, self.run, self.n, self.link):
+            for at, event, state in followed(self.store, self.run, self.state, commit):
+                before, self.state = self.state, state
                 self.began = at
                 if (line := _line(before, event, self.state)) is not None:
                     yield f"{at.astimezone(UTC):%H:%M:%S}  #{self.state.iteration:<3} {line}"

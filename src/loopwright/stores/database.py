@@ -17,22 +17,26 @@ from loopwright.errors import Corrupt, StoreError
 from loopwright.stores import disk
 
 APPLICATION: Final = 0x4C505752  # "LPWR"
-VERSION: Final = 2
+VERSION: Final = 3
+ANEW: Final = "move it and, where they are, its -wal and -shm files aside; then restore a copy, or start anew"
+UNREADABLE: Final = (apsw.Error, UnicodeDecodeError)  # a name that is no text any more
 BUSY_MS: Final = 5000
 SAFE: Final = (3, 51, 3)  # older ones can corrupt a WAL with two writers (sqlite.org/wal.html#walresetbug)
 
 # Commits are rows by number alone: `run << 32 | n`. They append to the end of one B-tree, so that a
-# commit writes one page; a key of text would make every few commits rewrite three.
+# commit writes one page; a key of text would make every few commits rewrite three. `sum` is the CRC of the
+# body: by the hash links, rot in a commit is known only once another one follows. A head says of which commit
+# it is, `n`: so many there were.
 NUMBERS: Final = 1 << 32
 _SCHEMA: Final = """
 CREATE TABLE runs (id INTEGER PRIMARY KEY, run TEXT NOT NULL UNIQUE);
-CREATE TABLE commits (id INTEGER PRIMARY KEY, body BLOB NOT NULL);
-CREATE TABLE heads (id INTEGER PRIMARY KEY, touched INTEGER NOT NULL, active INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE TABLE commits (id INTEGER PRIMARY KEY, sum INTEGER NOT NULL, body BLOB NOT NULL);
+CREATE TABLE heads (id INTEGER PRIMARY KEY, touched INTEGER NOT NULL, active INTEGER NOT NULL, n INTEGER NOT NULL, body BLOB NOT NULL);
 CREATE TABLE folds (id INTEGER PRIMARY KEY, n INTEGER NOT NULL, body BLOB NOT NULL);
 CREATE TABLE signals (seq INTEGER PRIMARY KEY, run TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL, settled INTEGER NOT NULL DEFAULT 0, UNIQUE (run, key));
 CREATE TABLE leases (run TEXT PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID;
 """
-_TABLES: Final = {"runs", "commits", "heads", "folds", "signals", "leases"}
+_TABLES: Final = {line.rstrip(";").encode() for line in _SCHEMA.split("\n") if line}
 
 
 def open_database(path: Path) -> apsw.Connection:
@@ -43,17 +47,30 @@ def open_database(path: Path) -> apsw.Connection:
         )
     try:
         if not path.exists():
+            _no_log(path)
             _create(path)
         elif path.stat().st_size == 0:
-            raise Corrupt(
-                f"{path} is empty: it held runs and was damaged. Restore a copy, or move it aside to start anew"
-            )
+            raise Corrupt(f"{path} is empty: it held runs and was damaged. {ANEW.capitalize()}")
         db = _connect(path)
         _check(path, db)  # before anything is set: a file of somebody else's stays as it is
         _tune(db)
-    except apsw.Error as error:
+    except UNREADABLE as error:
         raise problem(path, error) from None
     return db
+
+
+def _no_log(path: Path) -> None:
+    """`Corrupt` where a log lies without its database: a new one would take over what stands in it.
+
+    An empty log tells nothing, and shared memory without a log is made anew.
+    """
+    log = path.with_name(f"{path.name}-wal")
+    with suppress(FileNotFoundError):
+        if log.stat().st_size and not path.exists():  # made by somebody else meanwhile, it has a log
+            raise Corrupt(
+                f"{path} is missing, but its log {log} is here: put the file back, or move "
+                f"{log} and {path.name}-shm aside too to start anew"
+            )
 
 
 def _create(path: Path) -> None:
@@ -95,7 +112,8 @@ def _tune(db: apsw.Connection) -> None:
 def _check(path: Path, db: apsw.Connection) -> None:
     ((app,),) = db.execute("PRAGMA application_id")
     ((version,),) = db.execute("PRAGMA user_version")
-    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type='table'")}
+    schema = db.execute("SELECT CAST(sql AS BLOB) FROM sqlite_schema WHERE type='table'")
+    tables = {sql for (sql,) in schema}
     if app != APPLICATION:
         raise StoreError(f"{path} is a database of something else: name another file")
     if version != VERSION:
@@ -103,11 +121,11 @@ def _check(path: Path, db: apsw.Connection) -> None:
             f"{path} has store version {version}; this loopwright reads {VERSION}: use the version that wrote it"
         )
     if not tables >= _TABLES:
-        raise Corrupt(f"{path} has lost tables: restore a copy, or move it aside to start anew")
+        raise Corrupt(f"{path} has lost tables, or their columns: {ANEW}")
 
 
-def problem(path: Path, error: apsw.Error) -> StoreError:
+def problem(path: Path, error: Exception) -> StoreError:
     """What SQLite said, as an error of ours: damage, or a file that cannot be used."""
-    if isinstance(error, apsw.NotADBError | apsw.CorruptError):
-        return Corrupt(f"{path} is damaged ({error}): restore a copy, or move it aside to start anew")
+    if isinstance(error, apsw.NotADBError | apsw.CorruptError | UnicodeDecodeError):
+        return Corrupt(f"{path} is damaged ({error}): {ANEW}")
     return StoreError(f"{path} cannot be used: {error}")

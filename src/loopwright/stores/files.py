@@ -28,7 +28,7 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 from loopwright.errors import Corrupt, StoreError, Taken
-from loopwright.ports import Kept
+from loopwright.ports import Kept, Refused
 from loopwright.stores import disk, lines
 from loopwright.stores.beside import Beside
 from loopwright.stores.lines import Seen
@@ -44,8 +44,7 @@ class FilesLease:
     def __init__(self, fd: int, path: Path) -> None:
         self._fd: int | None = fd
         self._path = path
-        mine = weakref.ref(self)  # a child that only forks must not keep the lock alive after our death
-        os.register_at_fork(after_in_child=lambda: _let_go(mine()))
+        _HELD.add(self)
 
     def renew(self) -> bool:
         """Whether it is still ours."""
@@ -61,9 +60,16 @@ class FilesLease:
             os.close(fd)
 
 
-def _let_go(lease: FilesLease | None) -> None:
-    if lease is not None:
+_HELD: Final[weakref.WeakSet[FilesLease]] = weakref.WeakSet()
+
+
+def _let_go() -> None:
+    """A child that only forks must not keep locks alive after our death."""
+    for lease in tuple(_HELD):
         lease.release()
+
+
+os.register_at_fork(after_in_child=_let_go)
 
 
 class FilesStore:
@@ -106,15 +112,15 @@ class FilesStore:
         """Like `append`; then head, latest state and, where it closed an iteration, a checkpoint."""
         self._write(run, n, commit, kept)
 
-    def append_all(self, commits: Sequence[tuple[str, int, bytes, Kept]]) -> list[Taken | None]:
+    def append_all(self, commits: Sequence[tuple[str, int, bytes, Kept]]) -> list[Refused | None]:
         """Like `append_with` for each: journals are files of their own, so each waits for the disk."""
-        refused: list[Taken | None] = []
+        refused: list[Refused | None] = []
         for run, n, commit, kept in commits:
             try:
                 self.append_with(run, n, commit, kept)
                 refused.append(None)
-            except Taken as taken:
-                refused.append(taken)
+            except (Taken, StoreError) as why:  # the others stand already
+                refused.append(why)
         return refused
 
     def _write(self, run: str, n: int, commit: bytes, kept: Kept | None) -> None:

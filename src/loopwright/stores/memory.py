@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from loopwright.errors import Taken
 
 if TYPE_CHECKING:  # what only types need is not loaded: verbs that read start the sooner
-    from loopwright.ports import Kept
+    from loopwright.ports import Kept, Refused
 
 
 class MemoryLease:
@@ -70,9 +70,9 @@ class MemoryStore:
             if kept.fold is not None:
                 self._folds[run] = (n, kept.fold)
 
-    def append_all(self, commits: Sequence[tuple[str, int, bytes, Kept]]) -> list[Taken | None]:
+    def append_all(self, commits: Sequence[tuple[str, int, bytes, Kept]]) -> list[Refused | None]:
         """Like `append_with` for each."""
-        refused: list[Taken | None] = []
+        refused: list[Refused | None] = []
         for run, n, commit, kept in commits:
             try:
                 self.append_with(run, n, commit, kept)

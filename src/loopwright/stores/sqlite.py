@@ -13,20 +13,27 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
 
 import apsw
 
 from loopwright.errors import Corrupt, StoreError, Taken
 from loopwright.stores import disk
-from loopwright.stores.database import NUMBERS, open_database, problem
+from loopwright.stores.database import ANEW, NUMBERS, UNREADABLE, open_database, problem
 
 if TYPE_CHECKING:  # what only types need is not loaded: verbs that read start the sooner
-    from loopwright.ports import Kept
+    from loopwright.ports import Kept, Refused
 
 
 KNOWN: Final = 10_000  # runs whose numbers are remembered
-_ADD: Final = "INSERT INTO commits SELECT ?1, ?2 WHERE EXISTS (SELECT 1 FROM commits WHERE id = ?1 - 1)"
-_HEAD: Final = "INSERT OR REPLACE INTO heads VALUES (?, ?, ?, ?)"
+_ADD: Final = "INSERT INTO commits SELECT ?1, ?2, ?3 WHERE EXISTS (SELECT 1 FROM commits WHERE id = ?1 - 1)"
+# The number of a run by its index, and by the table; one statement, as others may begin it meanwhile.
+_FIND: Final = (
+    "SELECT number, CASE WHEN number IS NULL THEN (SELECT id FROM runs NOT INDEXED WHERE run=?1)"
+    " ELSE (SELECT id FROM runs WHERE id=number AND +run=?1) END"
+    " FROM (SELECT (SELECT id FROM runs WHERE run=?1) AS number)"
+)
+_HEAD: Final = "INSERT OR REPLACE INTO heads VALUES (?, ?, ?, ?, ?)"
 _FOLD: Final = "INSERT OR REPLACE INTO folds VALUES (?, ?, ?)"
 
 
@@ -75,18 +82,19 @@ class SqliteStore:
         """Like `append`, with head and fold in the same transaction."""
         self._write(lambda: self._insert(run, n, commit, kept))
 
-    def append_all(self, commits: Sequence[tuple[str, int, bytes, Kept]]) -> list[Taken | None]:
+    def append_all(self, commits: Sequence[tuple[str, int, bytes, Kept]]) -> list[Refused | None]:
         """Like `append_with` for each, in one transaction; a refusal takes no other with it."""
-        refused: list[Taken | None] = [None] * len(commits)
+        refused: list[Refused | None] = [None] * len(commits)
 
         def put() -> None:
-            if self._inserted(commits):
-                return
+            with suppress(Corrupt):  # of one of them
+                if self._inserted(commits):
+                    return
             for i, (run, n, commit, kept) in enumerate(commits):  # somebody is refused: who?
                 try:
                     self._insert(run, n, commit, kept)
-                except Taken as taken:
-                    refused[i] = taken
+                except (Taken, Corrupt) as why:
+                    refused[i] = why
 
         self._write(put)
         return refused
@@ -98,9 +106,9 @@ class SqliteStore:
             number = self._id(run, make=n == 1)
             if number is None or n == 1 or len(commits) == 1:
                 return False
-            bodies.append((number * NUMBERS + n, commit))
+            bodies.append((number * NUMBERS + n, crc32(commit), commit))
             if kept.head is not None:
-                heads.append((number, time.time_ns(), kept.active, kept.head))
+                heads.append((number, time.time_ns(), kept.active, n, kept.head))
             if kept.fold is not None:
                 folds.append((number, n, kept.fold))
         db.execute("SAVEPOINT several")
@@ -131,10 +139,10 @@ class SqliteStore:
             self._sync_found()
             self._durable = True
         try:
-            if not durable:
-                db.execute("PRAGMA synchronous=normal")
-            db.execute("BEGIN IMMEDIATE")
             try:
+                if not durable:
+                    db.execute("PRAGMA synchronous=normal")
+                db.execute("BEGIN IMMEDIATE")
                 put()
                 db.execute("COMMIT")
             except BaseException:
@@ -146,7 +154,7 @@ class SqliteStore:
             finally:
                 if not durable:
                     db.execute("PRAGMA synchronous=full")
-        except apsw.Error as error:
+        except UNREADABLE as error:
             raise problem(self.path, error) from None
 
     def _sync_found(self) -> None:
@@ -162,16 +170,28 @@ class SqliteStore:
         """The number of a run in this file, made with its first commit; `None` when it has none."""
         known = self._ids.get(run)
         if known is None:
-            rows = list(self._db.execute("SELECT id FROM runs WHERE run=?", (run,)))
-            if not rows and not make:
+            known = self._found(run)
+            if known is None and not make:
                 return None
-            if not rows:
+            if known is None:
                 self._db.execute("INSERT INTO runs (run) VALUES (?)", (run,))
-            known = rows[0][0] if rows else self._db.last_insert_rowid()
+                known = self._db.last_insert_rowid()
+            if known >= NUMBERS >> 1:
+                raise self._damaged(f"run {run} has the number {known}")
             if len(self._ids) >= KNOWN:
                 self._ids.clear()
             self._ids[run] = known
         return known
+
+    def _found(self, run: str) -> int | None:
+        """The number of a run, if table and index agree: believing one alone could begin a second history."""
+        ((indexed, number),) = self._db.execute(_FIND, (run,))
+        if indexed != number:
+            raise self._damaged(f"index and table of runs do not agree about {run}")
+        return None if number is None else int(number)
+
+    def _damaged(self, what: str) -> Corrupt:
+        return Corrupt(f"{self.path} is damaged ({what}): {ANEW}")
 
     def _insert(self, run: str, n: int, commit: bytes, kept: Kept | None = None) -> None:
         db, number = self._db, self._id(run, make=n == 1)
@@ -180,47 +200,56 @@ class SqliteStore:
         key = number * NUMBERS + n
         try:
             if n == 1 or key == self._next:  # the one before was written a moment ago, by us
-                db.execute("INSERT INTO commits VALUES (?, ?)", (key, commit))
+                db.execute("INSERT INTO commits VALUES (?, ?, ?)", (key, crc32(commit), commit))
             else:
-                db.execute(_ADD, (key, commit))
+                db.execute(_ADD, (key, crc32(commit), commit))
                 if not db.changes():
                     raise Corrupt(f"{self.path} has lost commit {n - 1} of run {run}")
             self._next = key + 1
         except apsw.ConstraintError:
             self._sync_found()
-            rows = db.execute("SELECT body FROM commits WHERE id=?", (key,))
-            raise Taken(n, next(iter(rows))[0]) from None
+            ((there, body),) = db.execute("SELECT sum, body FROM commits WHERE id=?", (key,))
+            raise Taken(n, self._whole(run, n, there, body)) from None
         if kept is not None and kept.head is not None:
-            db.execute(_HEAD, (number, time.time_ns(), kept.active, kept.head))
+            db.execute(_HEAD, (number, time.time_ns(), kept.active, n, kept.head))
         if kept is not None and kept.fold is not None:
             db.execute(_FOLD, (number, n, kept.fold))
 
     def _rows(self, sql: str, *values: str | int) -> list[Any]:
         try:
             return list(self._db.execute(sql, values))
-        except apsw.Error as error:
+        except UNREADABLE as error:
             raise problem(self.path, error) from None
 
     def read(self, run: str, after: int = 0) -> Iterator[tuple[int, bytes]]:
         """The commits above `after`, in order, a bounded number in memory at a time."""
         try:
             number = self._id(run)
-        except apsw.Error as error:
+        except UNREADABLE as error:
             raise problem(self.path, error) from None
         if number is None:
             return
         base = number * NUMBERS
+        # Before the commits, which then reach at least as far; the first one is never without its run.
+        found = self._rows("SELECT CAST(n AS INTEGER) FROM heads WHERE id=?", number)
+        known = (found[0][0] if found else None) or 1
         while rows := self._rows(
-            "SELECT id, body FROM commits WHERE id>? AND id<? ORDER BY id LIMIT 256",
+            "SELECT id, sum, body FROM commits WHERE id>? AND id<? ORDER BY id LIMIT 256",
             base + after,
             base + NUMBERS,
         ):
-            for key, body in rows:
-                n = key - base
-                if not isinstance(body, bytes):  # SQLite keeps what it is given, whatever the column says
-                    raise Corrupt(f"{self.path} holds text where commit {n} of run {run} should be")
-                yield n, body
+            for key, there, body in rows:
+                yield key - base, self._whole(run, key - base, there, body)
             after = rows[-1][0] - base
+        if after < known:
+            raise self._damaged(f"run {run} has lost commits: {known} were acknowledged")
+
+    def _whole(self, run: str, n: int, there: object, body: object) -> bytes:
+        """The bytes of a commit, if they are as they were written."""
+        # SQLite keeps what it is given, whatever the column says.
+        if not isinstance(body, bytes) or there != crc32(body):
+            raise self._damaged(f"commit {n} of run {run} is not as it was written")
+        return body
 
     def place(self, run: str, n: int) -> str:  # noqa: ARG002 - every row is in the one file
         """Where commit `n` stands: the file."""
@@ -258,7 +287,7 @@ class SqliteStore:
     def signals(self, run: str) -> Iterable[tuple[str, bytes]]:
         """The signals not yet settled, oldest first; nearly free while nobody else writes."""
         # The statement looks at the file; the C call of that name does not.
-        ((version,),) = self._db.execute("PRAGMA data_version")
+        ((version,),) = self._rows("PRAGMA data_version")
         if version == self._quiet[0] and run in self._quiet[1]:
             return ()
         rows = self._rows("SELECT key, body FROM signals WHERE run=? AND settled=0 ORDER BY seq", run)

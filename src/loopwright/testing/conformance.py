@@ -213,7 +213,7 @@ def _several(store: Store) -> list[str]:
         store.append_with(run, 1, play.commit(1), play.kept(1))
     store.append("b", 2, play.commit(6))
     refused = store.append_all([(run, 2, play.commit(2), play.kept(2)) for run in ("a", "b")])
-    standing = refused[1].standing if refused[1] is not None else None
+    standing = refused[1].standing if isinstance(refused[1], Taken) else None
     if refused[0] is not None or standing != play.commit(6):
         return ["one refusal among several commits is not told, or takes another with it"]
     there = [list(store.read(run))[1][1] for run in ("a", "b")]
