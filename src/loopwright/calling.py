@@ -158,7 +158,9 @@ async def _awaited(value: Awaitable[Any], timeout_s: float, grace_s: float) -> A
     """The value of an awaitable, what it `Raised`, or `Late`; cancelled when the caller is."""
     loop = asyncio.get_running_loop()
     over: asyncio.Future[None] = loop.create_future()
-    task = loop.create_task(_caught(value, over))
+    task: asyncio.Task[Any] = _TASK(loop, _caught(value, over))
+    if task.done():  # it was over before anybody had to wait
+        return task.result()
     limit = loop.call_later(max(0.0, timeout_s), _done, over)
     try:
         await over
@@ -171,6 +173,14 @@ async def _awaited(value: Awaitable[Any], timeout_s: float, grace_s: float) -> A
         await _cancel(task, grace_s)
         return Late(running=not task.done())
     return task.result()
+
+
+def _later(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    return loop.create_task(work)
+
+
+# From Python 3.12 on a task may begin at once, which saves those that never wait a turn of the loop.
+_TASK: Final = getattr(asyncio, "eager_task_factory", _later)
 
 
 async def _caught(value: Awaitable[Any], over: asyncio.Future[None]) -> Any:

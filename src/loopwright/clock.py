@@ -8,24 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 
 class Clock:
     """Aware UTC now, seconds of a monotonic clock, and sleep."""
 
     def __init__(self) -> None:
-        self._wall = datetime.now(UTC)
-        self._start = time.monotonic()
+        self._ahead = datetime.now(UTC).timestamp() - time.monotonic()  # the wall clock is read once
 
     def after(self, at: datetime | None) -> None:
         """Goes on from `at` where the wall clock was set back since: a wait is not longer for it."""
         if at is not None:
-            self._wall += max(timedelta(), at - self.now())
+            self._ahead += max(0.0, (at - self.now()).total_seconds())
 
     def now(self) -> datetime:
         """The present, in UTC."""
-        return self._wall + timedelta(seconds=time.monotonic() - self._start)
+        return datetime.fromtimestamp(self._ahead + time.monotonic(), UTC)
 
     def monotonic(self) -> float:
         """Seconds, for lengths."""

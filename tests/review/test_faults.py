@@ -304,6 +304,8 @@ def test_a_clock_set_back_between_two_runners_does_not_lengthen_a_wait(project):
         "class Back(datetime.datetime):\n"
         "    @classmethod\n"
         "    def now(cls, tz=None): return datetime.datetime.now(tz) - datetime.timedelta(hours=1)\n"
+        "    @classmethod\n"
+        "    def fromtimestamp(cls, at, tz): return datetime.datetime.fromtimestamp(at, tz)\n"
         "c.datetime = Back\n"
         "from loopwright.cli.app import run_app\n"
         "sys.exit(run_app(sys.argv[1:]))\n"
