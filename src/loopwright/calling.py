@@ -17,6 +17,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
 
+from loopwright.beat import beat_of
+
 T = TypeVar("T")
 IDLE_S: Final = 5.0  # how long a thread without work stays
 AT_ONCE_S: Final = 0.0005  # a function that was over so soon the last time is waited for on the spot
@@ -120,11 +122,12 @@ class Threads:
 
         call.arrive = arrive
         if not call.over.acquire(blocking=False):  # else it was over before it could know who waits
-            limit = loop.call_later(max(0.0, timeout_s), _done, future)
+            beat = beat_of(loop)
+            beat.limit(loop, future, timeout_s)
             try:
                 await future
             finally:
-                limit.cancel()
+                beat.lift(future)
             if not call.over.acquire(blocking=False):
                 return Late(running=True)
         self._at_once = time.monotonic() - began < AT_ONCE_S
@@ -161,14 +164,15 @@ async def _awaited(value: Awaitable[Any], timeout_s: float, grace_s: float) -> A
     task: asyncio.Task[Any] = _TASK(loop, _caught(value, over))
     if task.done():  # it was over before anybody had to wait
         return task.result()
-    limit = loop.call_later(max(0.0, timeout_s), _done, over)
+    beat = beat_of(loop)
+    beat.limit(loop, over, timeout_s)
     try:
         await over
     except asyncio.CancelledError:
         await _cancel(task, grace_s)
         raise
     finally:
-        limit.cancel()
+        beat.lift(over)
     if not task.done():
         await _cancel(task, grace_s)
         return Late(running=not task.done())

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Final, TypeVar, assert_never
 
 from loopwright import perform, scoring, standing
+from loopwright.beat import beat_of
 from loopwright.codec import decode_signal, encode_signal
 from loopwright.core import events as ev
 from loopwright.core.decide import decide
@@ -161,24 +162,25 @@ def _unheard(late: ev.ApprovalDecided) -> ev.Noticed:
 class _Watch:
     """Looks every `POLL_S` whether the work that the driving task awaits must be cut, and then cancels the task.
 
-    A timer, not a second task: work that is over at once costs no turn of the event loop.
+    By the beat that all runs share, not by a second task: work that is over at once costs no turn of the event loop.
     """
 
-    __slots__ = ("_breath", "_cut", "_error", "_loop", "_run", "_task", "_timer", "_working")
+    __slots__ = ("_beat", "_began", "_breath", "_cut", "_error", "_loop", "_run", "_task", "_working")
 
     def __init__(self, run: Run) -> None:
         self._run = run
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
-        self._timer = self._loop.call_later(POLL_S, self._look)
+        self._beat = beat_of(self._loop)
+        self._beat.join(self, self._look)
         self._working = False
+        self._began = 0.0  # when the work under way did
         self._cut: Cut | None = None
         self._error: BaseException | None = None
         self._breath = self._loop.time()
 
     def _look(self) -> None:
-        self._timer = self._loop.call_later(POLL_S, self._look)
-        if not self._working or self._cut or self._error:
+        if not self._working or self._cut or self._error or self._loop.time() - self._began < POLL_S:
             return
         try:
             self._cut = _interruption(self._run)
@@ -189,7 +191,7 @@ class _Watch:
 
     def over(self) -> None:
         """Looks no more."""
-        self._timer.cancel()
+        self._beat.leave(self)
 
     async def breathe(self) -> None:
         """Gives the event loop a turn now and then, and keeps the lease, where nothing ever waits."""
@@ -201,8 +203,7 @@ class _Watch:
 
     async def watched(self, work: Awaitable[T]) -> T | Cut:
         """The result of `work`, or why it was cut: a stop or pause now, a lost lease, a shutdown."""
-        self._working = True
-        began = self._loop.time()
+        self._working, self._began = True, self._loop.time()
         try:
             result = await work
             if not (self._cut or self._error):
@@ -212,7 +213,7 @@ class _Watch:
                 raise
         finally:
             self._working = False
-            if self._loop.time() - began > BREATH_S:  # work that takes time leaves others theirs
+            if self._loop.time() - self._began > BREATH_S:  # work that takes time leaves others theirs
                 self._breath = self._loop.time()
         cut, error = self._cut, self._error
         self._cut = self._error = None

@@ -180,7 +180,12 @@ def test_who_is_cancelled_as_its_commit_was_refused_hears_that_it_was_cancelled(
 
 def lost_in_sqlite(folder):
     store = SqliteStore(folder / "runs.db")
-    return store, lambda: store._db.execute("DELETE FROM commits WHERE id = (2 << 32) + 1")
+
+    def damage():
+        store._db.execute("DELETE FROM commits WHERE id = (2 << 32) + 1")
+        store._last.clear()  # as another process finds it: who wrote a commit itself looks for none
+
+    return store, damage
 
 
 def lost_in_files(folder):

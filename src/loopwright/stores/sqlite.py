@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # what only types need is not loaded: verbs that read start t
 
 
 KNOWN: Final = 10_000  # runs whose numbers are remembered
+_PUT: Final = "INSERT INTO commits VALUES (?, ?, ?)"
 _ADD: Final = "INSERT INTO commits SELECT ?1, ?2, ?3 WHERE EXISTS (SELECT 1 FROM commits WHERE id = ?1 - 1)"
 # The number of a run by its index, and by the table; one statement, as others may begin it meanwhile.
 _FIND: Final = (
@@ -66,7 +67,7 @@ class SqliteStore:
         self._name = os.fspath(path)
         self._ids: dict[str, int] = {}
         self._durable = False  # whether its name and its folder's are: who made them may have been killed
-        self._next = 0  # the number after that of the last commit
+        self._last: dict[int, int] = {}  # the last commit that was written here, of each run
         self._quiet: tuple[int, set[str]] = (-1, set())  # data_version, runs known to have no signals
 
     @property
@@ -101,11 +102,13 @@ class SqliteStore:
 
     def _inserted(self, commits: Sequence[tuple[str, int, bytes, Kept]]) -> bool:
         """Whether all of these went in at once, a third of the time of one by one; else none did."""
-        db, bodies, heads, folds = self._db, [], [], []
+        db, bodies, heads, folds, sql = self._db, [], [], [], _PUT
         for run, n, commit, kept in commits:
             number = self._id(run, make=n == 1)
             if number is None or n == 1 or len(commits) == 1:
                 return False
+            if self._last.get(number) != n - 1:  # else the one before was written by us
+                sql = _ADD
             bodies.append((number * NUMBERS + n, crc32(commit), commit))
             if kept.head is not None:
                 heads.append((number, time.time_ns(), kept.active, n, kept.head))
@@ -114,13 +117,14 @@ class SqliteStore:
         db.execute("SAVEPOINT several")
         before = db.total_changes()
         try:
-            db.executemany(_ADD, bodies)
+            db.executemany(sql, bodies)
             whole = db.total_changes() - before == len(bodies)
         except apsw.ConstraintError:
             whole = False
         if whole:
             db.executemany(_HEAD, heads)
             db.executemany(_FOLD, folds)
+            self._last.update((key // NUMBERS, key % NUMBERS) for key, _, _ in bodies)
         else:
             db.execute("ROLLBACK TO several")
         db.execute("RELEASE several")
@@ -146,7 +150,7 @@ class SqliteStore:
                 put()
                 db.execute("COMMIT")
             except BaseException:
-                self._next = 0
+                self._last.clear()
                 self._ids.clear()  # some may have been made in what is taken back now
                 if db.in_transaction:  # a full disk has rolled back already
                     db.execute("ROLLBACK")
@@ -180,6 +184,7 @@ class SqliteStore:
                 raise self._damaged(f"run {run} has the number {known}")
             if len(self._ids) >= KNOWN:
                 self._ids.clear()
+                self._last.clear()
             self._ids[run] = known
         return known
 
@@ -199,13 +204,13 @@ class SqliteStore:
             raise Corrupt(f"{self.path} has lost the commits of run {run} before {n}")
         key = number * NUMBERS + n
         try:
-            if n == 1 or key == self._next:  # the one before was written a moment ago, by us
-                db.execute("INSERT INTO commits VALUES (?, ?, ?)", (key, crc32(commit), commit))
+            if n == 1 or self._last.get(number) == n - 1:  # the one before was written by us
+                db.execute(_PUT, (key, crc32(commit), commit))
             else:
                 db.execute(_ADD, (key, crc32(commit), commit))
                 if not db.changes():
                     raise Corrupt(f"{self.path} has lost commit {n - 1} of run {run}")
-            self._next = key + 1
+            self._last[number] = n
         except apsw.ConstraintError:
             self._sync_found()
             ((there, body),) = db.execute("SELECT sum, body FROM commits WHERE id=?", (key,))
