@@ -20,7 +20,7 @@ from loopwright.drive import Waiting, drive
 from loopwright.errors import Locked, UsageError
 from loopwright.hosts import apart, deliver, environment, opening, take
 from loopwright.hosts.mend import handed_over, mend
-from loopwright.hosts.ways import STATE, Held, Ways
+from loopwright.hosts.ways import STATE, Held, Ways, silent
 from loopwright.journal import Journal
 from loopwright.loop import Assembled, Loop, assemble
 from loopwright.mending import mended
@@ -261,7 +261,7 @@ def _opened(
 def _tell_opening(run: Run, assembled: Assembled, ways: Ways, programs: list[str]) -> None:
     """Says what begins here, before anything runs."""
     state = run.journal.state
-    if state.finished is not None:
+    if state.finished is not None or ways.tell is silent:
         return
     told = opening.lines(
         run.journal.run,

@@ -20,6 +20,10 @@ from loopwright.together import Together
 STATE: Final = ".agent-state"
 
 
+def silent(_: str) -> None:
+    """Nobody is told."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ways:
     """How a host goes about a run: where, with what environment, who watches, what is asked of it."""
@@ -31,7 +35,7 @@ class Ways:
     observe: tuple[Observe, ...] = ()
     hear: Callable[[bytes], None] | None = None
     begin: Callable[[str], None] = lambda _: None
-    tell: Callable[[str], None] = lambda _: None  # a line of news for the person who started it
+    tell: Callable[[str], None] = silent  # a line of news for the person who started it
     signals: Callable[[Run], None] = lambda _: None  # connects Ctrl-C and TERM to the open run
     wait: bool = False  # for the person who is asked, instead of giving the run back
     person: Callable[[Run], None] = lambda _: None  # called again and again while one is waited for
