@@ -48,8 +48,10 @@ def text(path):
 def test_the_agent_works_apart_and_git_works_there(stage):
     stage.script({**DONE, "env": "env.json"})
     git = "sh -c 'test -s done.txt; git status --short > status.txt; git log --oneline main >> status.txt; git commit -qam x || :'"
+    stage.write(".env", "TOKEN=x\n")
     ran = stage.run(*APART, gate=git, expect=0)
     assert "your uncommitted work is not in it: mine.txt" in ran.err
+    assert ".env" not in ran.err  # whose advice is to commit what it names
     assert f"in {copy(stage)}" in ran.err
     assert ran.lines[2] == "  next: loopwright apply r"
     assert not (stage.folder / "done.txt").exists()

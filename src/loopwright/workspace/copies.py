@@ -217,7 +217,8 @@ def origin(ours: Ours, run: str) -> str | None:
 def uncommitted(ours: Ours) -> tuple[str, ...] | None:
     """What a worktree of HEAD does not have of the user's checkout: changed, staged and untracked files, sorted.
 
-    `None` when that cannot be told. The user's index is read from a copy, which git may refresh.
+    Secret-looking names are left out: nobody is to commit them. `None` when that cannot be told. The user's index is
+    read from a copy, which git may refresh.
     """
     repository = ours.repository
     if repository is None:
@@ -234,7 +235,7 @@ def uncommitted(ours: Ours) -> tuple[str, ...] | None:
             changed += git("diff-index", "-z", "--cached", "--name-only", head).split(b"\0")
     except (OSError, WorkspaceError):  # no index, or one that cannot be read apart from its folder
         return None
-    return tuple(sorted({os.fsdecode(path) for path in changed if path}))
+    return tuple(sorted({os.fsdecode(path) for path in changed if path and not ignore.is_secret(path)}))
 
 
 def _stands(folder: Path) -> bool:
