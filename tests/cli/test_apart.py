@@ -61,7 +61,7 @@ def test_the_agent_works_apart_and_git_works_there(stage):
     assert status.endswith(" first\n")
     seen = json.loads(text(copy(stage) / "env.json"))
     assert seen["LOOPWRIGHT_WORKDIR"] == str(copy(stage))
-    assert stage.git("status", "--short") == "?? mine.txt\n"
+    assert stage.git("status", "--short") == "?? .env\n?? mine.txt\n"
     assert "loopwright" not in stage.git("branch", "--list", "--all")
 
 
