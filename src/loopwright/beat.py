@@ -39,7 +39,7 @@ class Beat:
     def limit(self, loop: asyncio.AbstractEventLoop, over: asyncio.Future[None], seconds: float) -> None:
         """Ends `over` once the time is up, a beat later at most."""
         if seconds < EXACT_S:
-            self._exact[over] = loop.call_later(max(0.0, seconds), _end, over)
+            self._exact[over] = loop.call_later(max(0.0, seconds), end, over)
             return
         self._due[over] = loop.time() + seconds
         self._begin(loop)
@@ -62,10 +62,11 @@ class Beat:
         now = loop.time()
         for over in [over for over, due in self._due.items() if due <= now]:
             del self._due[over]
-            _end(over)
+            end(over)
 
 
-def _end(over: asyncio.Future[None]) -> None:
+def end(over: asyncio.Future[None]) -> None:
+    """Lets whoever awaits `over` go on; once is enough."""
     if not over.done():
         over.set_result(None)
 

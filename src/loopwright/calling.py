@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
 
-from loopwright.beat import beat_of
+from loopwright.beat import beat_of, end
 
 T = TypeVar("T")
 IDLE_S: Final = 5.0  # how long a thread without work stays
@@ -118,7 +118,7 @@ class Threads:
         future: asyncio.Future[None] = loop.create_future()
 
         def arrive() -> None:
-            loop.call_soon_threadsafe(_done, future)
+            loop.call_soon_threadsafe(end, future)
 
         call.arrive = arrive
         if not call.over.acquire(blocking=False):  # else it was over before it could know who waits
@@ -194,12 +194,7 @@ async def _caught(value: Awaitable[Any], over: asyncio.Future[None]) -> Any:
     except BaseException as error:  # noqa: BLE001 - the caller sorts them
         return Raised(error)
     finally:
-        _done(over)
-
-
-def _done(over: asyncio.Future[None]) -> None:
-    if not over.done():
-        over.set_result(None)
+        end(over)
 
 
 async def _cancel(task: asyncio.Future[Any], grace_s: float) -> None:

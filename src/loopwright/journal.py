@@ -156,11 +156,6 @@ class Journal:
             for see in self._observe:
                 see(event)
 
-    @property
-    def waiting(self) -> bool:
-        """Whether facts wait for a flush."""
-        return bool(self._pending)
-
 
 def kept_of(
     state: LoopState, closed: LoopState | None, *, told: bool = True, fold: bytes | None = None

@@ -157,9 +157,7 @@ class Workspace:
 
     def moved(self, tree: str | None) -> bool:
         """Whether the workspace differs from `tree` in more than the files that gates left."""
-        if tree is None or not isinstance(self._kept, Git) or (now := self._kept.now().tree) == tree:
-            return False
-        return any(shown(file.path) not in self._gates_own() for file in self._kept.diff(tree, now).files)
+        return isinstance(self._kept, Git) and tree is not None and self.edited(tree, self._kept.now().tree)
 
     def _gates_own(self) -> frozenset[str]:
         if self._own is None:
