@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from loopwright import Loop
+from loopwright import Loop, drive, running
 from loopwright.codec import encode_signal
 from loopwright.core import events as ev
 from loopwright.hosts.local import start
@@ -130,3 +130,40 @@ def test_an_answer_whose_question_a_stop_withdrew_is_on_record(tmp_path):
     (noticed,) = [e for e in facts(store) if isinstance(e, ev.Noticed)]
     assert (noticed.approval, noticed.channel) == (request, "cli")
     assert noticed.problem == "approve by bob came after the question was withdrawn"
+
+
+async def cut_while(work, monkeypatch, *, outside=False):
+    """What comes of work that is cut, by a watch of its own in this task."""
+    monkeypatch.setattr(drive, "_interruption", lambda _: running.Cut("stop"))
+    monkeypatch.setattr(drive, "POLL_S", 0.0)
+    watch = drive._Watch(None)
+    if outside:
+        task = asyncio.current_task()
+        asyncio.get_running_loop().call_later(0.05, lambda: (watch._look(), task.cancel()))
+    try:
+        return await watch.watched(work())
+    finally:
+        watch.over()
+
+
+def test_work_that_swallows_its_cut_is_cut_all_the_same_and_the_next_is_not(monkeypatch):
+    async def deaf():
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            return "done all the same"
+
+    async def then_more():
+        cut = await cut_while(deaf, monkeypatch)
+        await asyncio.sleep(0)  # a cancellation that was left over would end this
+        return cut, asyncio.current_task().cancelling()
+
+    assert asyncio.run(then_more()) == (running.Cut("stop"), 0)
+
+
+def test_who_is_cancelled_from_outside_while_being_cut_is_cancelled(monkeypatch):
+    async def both():
+        with pytest.raises(asyncio.CancelledError):
+            await cut_while(lambda: asyncio.sleep(60), monkeypatch, outside=True)
+
+    asyncio.run(both())
