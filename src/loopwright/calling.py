@@ -104,7 +104,9 @@ class Threads:
             value = await self._apart(arguments, timeout_s)
         if not isinstance(value, Awaitable):
             return value
-        return await _awaited(value, timeout_s - (time.monotonic() - began), grace_s)
+        value = await _awaited(value, timeout_s - (time.monotonic() - began), grace_s, at_once=self._at_once)
+        self._at_once = time.monotonic() - began < AT_ONCE_S
+        return value
 
     async def _apart(self, arguments: tuple[Any, ...], timeout_s: float) -> Any:
         """What the function returned or `Raised` in one of these threads, or `Late`."""
@@ -157,11 +159,17 @@ class Threads:
             del call  # an idle thread keeps nothing alive
 
 
-async def _awaited(value: Awaitable[Any], timeout_s: float, grace_s: float) -> Any:
+async def _awaited(value: Awaitable[Any], timeout_s: float, grace_s: float, *, at_once: bool) -> Any:
     """The value of an awaitable, what it `Raised`, or `Late`; cancelled when the caller is."""
     loop = asyncio.get_running_loop()
     over: asyncio.Future[None] = loop.create_future()
     task: asyncio.Task[Any] = _TASK(loop, _caught(value, over))
+    if at_once and not task.done():
+        try:
+            await asyncio.sleep(0)  # it begins in this turn of the loop; to be told of its end takes another
+        except asyncio.CancelledError:
+            await _cancel(task, grace_s)
+            raise
     if task.done():  # it was over before anybody had to wait
         return task.result()
     beat = beat_of(loop)

@@ -235,8 +235,8 @@ def _is_withheld(name: str, value: str) -> bool:
 
 def tool_path(project: Path, path: str) -> str:
     """PATH with the project's own tools first: its `.venv/bin` and `node_modules/.bin`, where they exist."""
-    own = [project.absolute() / ".venv" / "bin", project.absolute() / "node_modules" / ".bin"]
-    return os.pathsep.join([*(str(folder) for folder in own if folder.is_dir()), *([path] if path else [])])
+    own = [f"{project.absolute()}/{folder}" for folder in (".venv/bin", "node_modules/.bin")]
+    return os.pathsep.join([*filter(os.path.isdir, own), *([path] if path else [])])
 
 
 def _stat(pid: int) -> list[bytes]:

@@ -81,7 +81,8 @@ class SqliteStore:
 
     def append_with(self, run: str, n: int, commit: bytes, kept: Kept) -> None:
         """Like `append`, with head and fold in the same transaction."""
-        self._write(lambda: self._insert(run, n, commit, kept))
+        alone = n > 1 and kept.head is None and kept.fold is None
+        self._write(lambda: self._insert(run, n, commit, kept), one=alone)
 
     def append_all(self, commits: Sequence[tuple[str, int, bytes, Kept]]) -> list[Refused | None]:
         """Like `append_with` for each, in one transaction; a refusal takes no other with it."""
@@ -130,8 +131,11 @@ class SqliteStore:
         db.execute("RELEASE several")
         return whole
 
-    def _write(self, put: Callable[[], object], *, durable: bool = True) -> None:
-        """One transaction. A lease need not outlive the power: without `durable` the disk is not waited for."""
+    def _write(self, put: Callable[[], object], *, durable: bool = True, one: bool = False) -> None:
+        """One transaction; where `one` statement is all that writes, it is one by itself.
+
+        A lease need not outlive the power: without `durable` the disk is not waited for.
+        """
         db, there = self._db, False
         with suppress(OSError):
             there = os.stat(self._name).st_ino == self._file  # noqa: PTH116 - a tenth of the time, at every commit
@@ -146,9 +150,11 @@ class SqliteStore:
             try:
                 if not durable:
                     db.execute("PRAGMA synchronous=normal")
-                db.execute("BEGIN IMMEDIATE")
+                if not one:
+                    db.execute("BEGIN IMMEDIATE")
                 put()
-                db.execute("COMMIT")
+                if not one:
+                    db.execute("COMMIT")
             except BaseException:
                 self._last.clear()
                 self._ids.clear()  # some may have been made in what is taken back now
