@@ -3,10 +3,11 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11 pytho
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test check bench bench-peers soak fmt clean
+.PHONY: help demo test test-tools check bench bench-peers soak fmt clean
 help:
 	@echo "make demo    watch a loop repair a small program (offline, under a minute)"
 	@echo "make test    run the tests        make check   format, lint, types, import contracts"
+	@echo "make test-tools   loops on other people's projects with their tools (needs npm and a package index)"
 	@echo "make bench   measure the speed    make bench-peers   measure it beside other engines"
 	@echo "make clean   remove what these made"
 	@echo "make soak    crash and power-loss tests at full size (a quarter of an hour; LOOPWRIGHT_SOAK=0.1 for a tenth)"
@@ -31,6 +32,18 @@ demo: .venv/demo
 
 test: .venv/dev
 	$(BIN)/python -m pytest -n 4 --dist worksteal
+
+RELEASES := boltons==26.2.0 cachetools==8.0.2
+.venv/tools/made: .venv/dev requirements/tools.txt tests/tools/npm/package.json
+	@command -v npm >/dev/null || { echo "make test-tools needs npm on PATH"; exit 2; }
+	rm -rf .venv/tools && mkdir -p .venv/tools/npm
+	$(PIP) download --no-deps --no-binary :all: --dest .venv/tools $(RELEASES)
+	cp tests/tools/npm/package.json .venv/tools/npm/
+	cd .venv/tools/npm && npm install --no-package-lock --no-audit --no-fund --loglevel=error
+	@touch $@
+
+test-tools: .venv/tools/made
+	$(BIN)/python -m pytest tests/tools -n 2
 
 soak: .venv/dev
 	$(BIN)/python tests/crash/soak.py
