@@ -237,6 +237,7 @@ def assemble(loop: Loop, *, project: Path, path: str, places: Mapping[str, str] 
         mode = loop.mode(found.agent, found.improve)
         if mode == "none" and loop.protected:
             faults.append(("protected", _DEAD))
+        faults += [("gates", f"{g.name}: clean {_DEAD}") for g in found.gates if g.clean and mode == "none"]
         faults += _homeless(loop, mode)
     if faults or found.agent is None:
         raise ConfigError(*told(faults, places or {}))

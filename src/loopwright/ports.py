@@ -108,7 +108,8 @@ class Gate:
 
     A check returns a `Score` (with a status when it knows), a number or a bool, and raises
     `NotStartable` when its tool cannot run and `BadEvidence` for a report that proves nothing.
-    `python`: it runs Python code of the workspace, so bytecode goes to the artifacts folder.
+    `python`: it runs Python code of the workspace, so bytecode goes to the artifacts folder. `clean`: it
+    judges a pristine checkout of the snapshot, with nothing beside it that git ignores.
     """
 
     rule: Rule
@@ -118,6 +119,7 @@ class Gate:
     after: tuple[str, ...] = ()
     parallel: bool = False
     writes: bool = False
+    clean: bool = False
     cwd: str | None = None
     env: tuple[str, ...] = ()
     python: bool = False

@@ -276,6 +276,7 @@ def _shared(product: object, given: Mapping[str, Any], taken: Mapping[str, objec
         after=tuple(given.get("after", product.after)),
         parallel=given.get("parallel", product.parallel),
         writes=given.get("writes", product.writes),
+        clean=given.get("clean", product.clean),
         cwd=given.get("cwd", product.cwd),
         env=tuple(given.get("env", product.env)),
     )

@@ -7,12 +7,15 @@ judges, or of protected files, is seen from outside.
 from __future__ import annotations
 
 import asyncio
+import tempfile
+from pathlib import Path
 
 from loopwright import standing
 from loopwright.core import events as ev
 from loopwright.core.judge import settle
 from loopwright.core.policy import RunGates
 from loopwright.core.values import Score
+from loopwright.errors import NotStartable
 from loopwright.gates.measure import measure
 from loopwright.ports import Gate, Place, Seen
 from loopwright.running import Cut, Run, Watched, environment_of, folder_of, just_seen, look
@@ -68,13 +71,31 @@ async def _all_scored(run: Run, batch: list[Gate], iteration: int) -> list[tuple
 
 async def _scored(run: Run, gate: Gate, iteration: int) -> tuple[Score, float]:
     """One gate's score, with its status, and the seconds it took."""
+    started = run.clock.monotonic()
+    if not gate.clean:
+        score = await _measured(run, gate, iteration, run.workspace.root)
+    else:
+        # Not below the project: its tools look upwards for settings and for what git ignores.
+        with tempfile.TemporaryDirectory(prefix="loopwright-", ignore_cleanup_errors=True) as beside:
+            folder = Path(beside).resolve() / run.workspace.root.name
+            try:
+                await asyncio.to_thread(run.workspace.checkout, run.journal.state.snapshot, folder)
+                score = await _measured(run, gate, iteration, folder)
+            except NotStartable as error:
+                score = Score(0.0, str(error), status="error", cause="tool")
+    score = settle(gate.rule, run.policy.threshold, score)
+    return score, round(run.clock.monotonic() - started, 3)
+
+
+async def _measured(run: Run, gate: Gate, iteration: int, root: Path) -> Score:
+    """What one gate measures in the folder `root`."""
     state = run.journal.state
     it = state.current
     seen = Seen(
         iteration=iteration,
         output=it.output if it else None,
         summary=it.summary if it else "",
-        workdir=run.workspace.root if run.workspace.mode != "none" else None,
+        workdir=root if run.workspace.mode != "none" else None,
         diff=lambda: run.workspace.diff(state.base),
         previous=it.previous if it else None,
         scores=it.scores if it else (),
@@ -85,7 +106,7 @@ async def _scored(run: Run, gate: Gate, iteration: int) -> tuple[Score, float]:
     if gate.python:
         own["PYTHONPYCACHEPREFIX"] = str(folder / "pycache")
     place = Place(
-        root=run.workspace.root / gate.cwd if gate.cwd else run.workspace.root,
+        root=root / gate.cwd if gate.cwd else root,
         project=run.project,
         artifacts=folder,
         env=environment_of(run, gate.env, own),
@@ -93,9 +114,7 @@ async def _scored(run: Run, gate: Gate, iteration: int) -> tuple[Score, float]:
         grace_s=run.policy.limits.grace,
         redact=run.journal.redact,
     )
-    started = run.clock.monotonic()
-    score = settle(gate.rule, run.policy.threshold, await measure(gate, seen, place))
-    return score, round(run.clock.monotonic() - started, 3)
+    return await measure(gate, seen, place)
 
 
 async def _undone(run: Run) -> tuple[str, ...]:

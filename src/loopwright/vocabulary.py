@@ -60,7 +60,6 @@ LATER: Final[Mapping[str, tuple[object, ...]]] = {
     "store.artifacts": (),
     "server": (),
     "trigger": (),
-    "clean": (False,),  # of a gate
 }
 
 
@@ -240,8 +239,8 @@ def gate(value: object) -> Any:
     if "use" not in value:
         faults.append(("use", 'missing: it names the gate, such as use = "command"'))
     found = take(faults, "", _table(GATE, rest=plain), value) or {}
-    if refusal := refused("clean", found.get("clean")):
-        faults.append(("clean", refusal))
+    if found.get("clean") and found.get("writes"):
+        faults.append(("writes", "what a gate with clean = true writes is thrown away: say one of the two"))
     if faults:
         raise WrongError(*faults)
     return found

@@ -1,5 +1,7 @@
 """What gates write: their own new files are theirs, the work they judge is not."""
 
+from pathlib import Path
+
 from loopwright.core import events as ev
 
 REPORT = """
@@ -53,6 +55,52 @@ def test_a_gate_that_may_write_does_not_spoil_the_gates_after_it(stage):
     stage("run", file, "--as", "r", "--max-iterations", "1", expect=3)
     assert set(statuses(stage, "second")) == {"pass"}
     assert set(statuses(stage, "writer")) == {"fail"}
+
+
+CLEAN = """
+[[gate]]
+use = "command"
+name = "pristine"
+clean = true
+run = ["sh", "-c", "test -f work.txt -a ! -e ignored.txt -a ! -e deep/ignored.txt -a -L node_modules; s=$?; pwd >> $LOOPWRIGHT_ARTIFACTS/where; echo mine > work.txt; exit $s"]
+[[gate]]
+use = "command"
+name = "here"
+run = "test -e ignored.txt"
+"""
+
+
+def test_a_clean_gate_judges_the_snapshot_and_nothing_that_lies_beside_it(stage):
+    stage.git("init", "-q", "-b", "main")
+    stage.write(".gitignore", "ignored.txt\nnode_modules\n")
+    (stage.folder / "deep").mkdir()
+    (stage.folder / "node_modules").mkdir()
+    for name in ("ignored.txt", "deep/ignored.txt"):
+        stage.write(name, "left lying about\n")
+    stage("run", stage.file(CLEAN), "--as", "r", expect=0)
+    assert statuses(stage, "pristine")[-1] == "pass"
+    assert statuses(stage, "here")[-1] == "pass"
+    (where,) = (stage.folder / ".agent-state/artifacts/r/0001/gate-pristine").glob("where")
+    made = where.read_text().strip()
+    assert not made.startswith(str(stage.folder))
+    assert not Path(made).parent.exists(), "it is removed afterwards"
+    assert (stage.folder / "work.txt").read_text() == "1\n", "what it writes is thrown away"
+
+
+def test_a_clean_gate_without_snapshots_cannot_run(stage):
+    file = stage.file(CLEAN + '[workspace]\nmode = "none"\n')
+    assert "pristine: clean needs a workspace" in stage("run", file, expect=2).err
+    no_git = stage.folder.parent / "bin"
+    no_git.mkdir()
+    for tool in ("sh", "test"):
+        (no_git / tool).symlink_to(f"/bin/{tool}" if tool == "sh" else "/usr/bin/test")
+    ran = stage("run", stage.file(CLEAN), "--as", "r", expect=7, PATH=str(no_git))
+    assert "clean = true needs snapshots of the work" in ran.err
+
+
+def test_clean_and_writes_contradict_each_other(stage):
+    file = stage.file(CLEAN.replace("clean = true", "clean = true\nwrites = true"))
+    assert "clean = true writes is thrown away" in stage("run", file, expect=2).err
 
 
 FORMATS = """

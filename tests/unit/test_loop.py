@@ -223,7 +223,6 @@ LATER = [
     ({"notify": {"to": ["x"]}}, "notify.to: not available in this version"),
     ({"notify": {"on": ["end"]}}, "notify.on: not available in this version"),
     ({"store": "postgresql://x"}, "store: 'postgresql://x' is not available in this version; available: memory:, files:, sqlite:"),
-    ({"gates": [{"use": "x", "clean": True}]}, "gates[0].clean: true is not available in this version; available: false"),
 ]  # fmt: skip
 
 

@@ -17,7 +17,7 @@ import re
 import shutil
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -227,6 +227,13 @@ class Git:
                 + f"\n[cut after {PATCH_BYTES:,} bytes; {len(files):,} files changed in all]\n"
             )
         return Diff(files=files, text=text)
+
+    def checkout(self, tree: str, folder: Path) -> None:
+        """The files of `tree`, byte for byte, in a folder that is new or empty; the workspace is not touched."""
+        index = {**self._git.env, "GIT_INDEX_FILE": os.fsencode(folder.with_name(f"{folder.name}.index"))}
+        git = replace(self._git, env=index)
+        git("read-tree", _tree(tree))
+        git("checkout-index", "--all", "--quiet", b"--prefix=" + os.fsencode(folder) + b"/")
 
     def restore(
         self, tree: str, *, paths: tuple[str, ...] | None = None, since: str | None = None

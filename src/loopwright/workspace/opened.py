@@ -11,13 +11,16 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from loopwright.errors import WorkspaceError
+from loopwright.errors import NotStartable, WorkspaceError
 from loopwright.workspace import protect
 from loopwright.workspace.git import Diff, Git, fingerprint, open_git
 from loopwright.workspace.none import Unrecorded
 from loopwright.workspace.ours import Copy, Mode
 from loopwright.workspace.plumbing import write_whole
+
+TOOLS: Final = (".venv", "node_modules")  # a pristine checkout has none of its own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +173,21 @@ class Workspace:
     def diff(self, old: str | None, new: str | None = None) -> Diff | None:
         """What changed from one tree to another, or to now; `None` where nothing is recorded."""
         return None if old is None else self._kept.diff(old, new)
+
+    def checkout(self, tree: str | None, folder: Path) -> None:
+        """A pristine checkout of `tree` in a new folder, with links to the tools that stand in the workspace.
+
+        NotStartable where there are no snapshots to make it of.
+        """
+        if tree is None or not isinstance(self._kept, Git):
+            raise NotStartable(
+                f"clean = true needs snapshots of the work, and there are none: {self.problem}"
+            )
+        folder.mkdir(mode=0o700)
+        self._kept.checkout(tree, folder)
+        for name in TOOLS:
+            if (self.root / name).is_dir() and not os.path.lexists(folder / name):
+                (folder / name).symlink_to(self.root / name)
 
     def restore(self, tree: str) -> tuple[str, ...]:
         """Makes the folder as `tree` says; the paths that changed. In a folder apart a crash undoes none of it."""
