@@ -77,7 +77,7 @@ async def _scored(run: Run, gate: Gate, iteration: int) -> tuple[Score, float]:
     else:
         # Not below the project: its tools look upwards for settings and for what git ignores.
         with tempfile.TemporaryDirectory(prefix="loopwright-", ignore_cleanup_errors=True) as beside:
-            folder = Path(beside).resolve() / run.workspace.root.name
+            folder = Path(beside, "work")
             try:
                 await asyncio.to_thread(run.workspace.checkout, run.journal.state.snapshot, folder)
                 score = await _measured(run, gate, iteration, folder)
