@@ -37,6 +37,8 @@ VERBS = {
     "pause": "steer",
     "config": "settings",
     "plugins": "settings",
+    "init": "begin",
+    "doctor": "begin",
     "demo": "demo",
 }
 

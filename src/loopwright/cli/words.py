@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loopwright import units
-from loopwright.report.figures import MARKS, at_most, colourless, money, safe, score, seconds
+from loopwright.report.figures import MARKS, at_most, brief, colourless, money, safe, score, seconds
 from loopwright.stores.opened import owner_alive
 
 if TYPE_CHECKING:  # figures alone need no core
@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # figures alone need no core
 __all__ = [
     "MARKS",
     "at_most",
+    "brief",
     "colourless",
     "money",
     "safe",
