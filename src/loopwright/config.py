@@ -173,17 +173,28 @@ def _rows(key: str, value: Any) -> Iterable[tuple[str, Any]]:
         yield key, value
 
 
-def _discovered(folder: Path) -> Path:
+def discover(folder: Path) -> Path | None:
     """The nearest `loop.toml`, else the nearest `[tool.loopwright]`, from here up to the repository's root."""
     above = [folder, *folder.parents]
-    root = next((place for place in above if (place / ".git").exists()), folder)
-    above = above[: above.index(root) + 1]
+    above = above[: above.index(_root(folder)) + 1]
     for place in above:
         if (place / FILE).is_file():
             return place / FILE
     for place in above:
         if (file := _table_in(place)) is not None:
             return file
+    return None
+
+
+def _root(folder: Path) -> Path:
+    return next((place for place in (folder, *folder.parents) if (place / ".git").exists()), folder)
+
+
+def _discovered(folder: Path) -> Path:
+    """The file that `discover` finds, which must be there."""
+    if (file := discover(folder)) is not None:
+        return file
+    root = _root(folder)
     upto = "" if root == folder else f" or above it up to {root}"
     raise ConfigError(
         f"there is no loop.toml and no [tool.loopwright] in {folder}{upto}: name a loop file, or start one with run --goal and --agent"

@@ -1,9 +1,10 @@
 """`run --dry-run`: iteration 0 of the run, and nothing of it kept."""
 
 import signal
+from pathlib import Path
 
 import pytest
-from stage import files
+from stage import files, until
 
 from loopwright.cli.app import run_app
 
@@ -108,3 +109,17 @@ def test_a_run_at_work_is_not_disturbed(stage, dry):
 def test_without_a_workspace_there_is_nothing_to_judge(stage, dry):
     code, out, _ = dry("--workspace", "none")
     assert code == 0 and "not judged" in out and "the gates judge what the agent returns" in out
+
+
+def test_ctrl_c_ends_it_and_the_gate(stage):
+    gate = "sh -c 'echo $$ > ../pid; exec sleep 60'"
+    args = ["run", "--dry-run", "--goal", "g", "--agent", "true", "--gate", gate]
+    with stage.started(*args) as process:
+        pid = stage.folder.parent / "pid"
+        until(lambda: pid.exists() and pid.read_text().strip())
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out) == (130, "")
+    assert "nothing is known" in err
+    assert not Path(f"/proc/{pid.read_text().strip()}").exists()
+    assert files(stage.folder) == []

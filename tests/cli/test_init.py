@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from stage import tools
 
-from loopwright.begin import tools
 from loopwright.begin.project import look
 from loopwright.begin.tools import TOOLS, Tool, detect
 from loopwright.cli.app import run_app
@@ -18,12 +18,11 @@ from loopwright.names import BUILT_IN
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """An empty project whose PATH holds the tools of a system, and `bin`, where a test puts its own."""
+    """An empty project; `bin` beside it is all of PATH."""
     monkeypatch.delenv("LOOPWRIGHT_RUN", raising=False)
     folder = tmp_path / "project"
     folder.mkdir()
-    (tmp_path / "bin").mkdir()
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin")
+    monkeypatch.setenv("PATH", tools(tmp_path / "bin"))
     return folder
 
 
@@ -126,7 +125,7 @@ def own(name):
 
 @pytest.fixture
 def others(monkeypatch):
-    monkeypatch.setattr(tools, "TOOLS", (TOOLS[0], own("alpha"), own("beta"), own("gamma")))
+    monkeypatch.setattr("loopwright.begin.tools.TOOLS", (TOOLS[0], own("alpha"), own("beta"), own("gamma")))
 
 
 def test_each_gate_is_written_with_how_it_stands_today(project, init, others):

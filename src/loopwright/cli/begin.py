@@ -14,7 +14,7 @@ from loopwright.calling import alone
 from loopwright.cli import words
 from loopwright.cli.read import emit
 from loopwright.cli.view import View
-from loopwright.cli.where import as_json, enter
+from loopwright.cli.where import as_json, enter, places
 
 
 @click.command("init")
@@ -75,3 +75,30 @@ def _told(made: Any) -> None:
     for note in made.notes:
         click.echo(f"  {words.safe(note)}")
     click.echo("next: say in it what you want done, then loopwright run --dry-run")
+
+
+@click.command("doctor")
+@as_json
+@places
+def doctor_(json_: bool, folder: str, store: str | None) -> int:
+    """Look whether all is well here, and say what to do where it is not.
+
+    It reads only. Exit 0 when nothing fails, else 2; a warning fails nothing.
+    """
+    from dataclasses import asdict
+
+    from loopwright.begin.doctor import examine
+
+    found = examine(enter(folder), dict(os.environ), store)
+    code = 2 if any(each.status == "fail" for each in found) else 0
+    if json_:
+        checks = [asdict(each) for each in found]
+        emit({"schema": "loopwright/doctor/v1", "healthy": code == 0, "checks": checks, "exit_code": code})
+        return code
+    marks = {"ok": "✓", "warn": "!", "fail": "✗"}
+    wide = max(len(each.name) for each in found)
+    for each in found:
+        click.echo(words.plain(words.safe(f"{marks[each.status]} {each.name:<{wide}}  {each.what}")))
+        if each.do:
+            click.echo(words.plain(words.safe(f"  {'':<{wide}}  → {each.do}")))
+    return code
