@@ -1,6 +1,8 @@
 """`run --dry-run`: iteration 0 of the run, and nothing of it kept."""
 
+import json
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,8 +58,6 @@ def test_a_gate_that_changes_what_it_judges_is_seen_as_in_a_run(stage, dry):
 
 
 def test_the_document(stage, dry, capsys):
-    import json
-
     stage.write("done.txt", "")
     code, out, _ = dry("--json", "--budget", "5", "--as", "x", "--no-baseline")
     said = json.loads(out)
@@ -104,6 +104,27 @@ def test_a_run_at_work_is_not_disturbed(stage, dry):
     seen = files(stage.folder)
     assert dry()[0] == 0
     assert (lock.read_bytes(), stage.facts(), files(stage.folder)) == (before, facts, seen)
+
+
+def test_importing_the_project_leaves_no_bytecode_in_it(stage, dry, monkeypatch):
+    monkeypatch.setattr("sys.path", list(sys.path))
+    stage.write("own_checks.py", "def fine(result):\n    return 0.5\n")
+    code, out, _ = dry(gate="own_checks:fine")
+    assert code == 0 and "fine" in out and "0.50" in out
+    assert files(stage.folder) == ["own_checks.py"]
+
+
+def test_a_secret_in_the_goal_is_not_shown(stage, dry, monkeypatch):
+    monkeypatch.setenv("MY_API_KEY", "s3cr3t-v4lue-0123456789")
+    code, out, _ = dry(
+        "--json", gate="sh -c 'true s3cr3t-v4lue-0123456789'", goal=("--goal", "use s3cr3t-v4lue-0123456789")
+    )
+    assert code == 0 and "s3cr3t-v4lue" not in out
+    assert json.loads(out)["withheld"] == ["MY_API_KEY"]
+
+
+def test_an_id_that_a_run_could_not_have_is_refused(stage, dry):
+    assert dry("--as", "latest")[0] == 2
 
 
 def test_without_a_workspace_there_is_nothing_to_judge(stage, dry):

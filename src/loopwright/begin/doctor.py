@@ -37,6 +37,11 @@ def examine(folder: Path, environ: dict[str, str], store: str | None) -> list[Fi
     """Everything that was found, in the order of `PROBES`, which are made at the same time."""
     place = Here(folder=folder, environ=environ, named_store=store)
     found: dict[str, list[Finding]] = {}
+    reading = threading.Thread(
+        target=lambda: place.loaded, daemon=True
+    )  # once, for all: it may run a user's code
+    reading.start()
+    reading.join(LIMIT_S)
     threads = [
         threading.Thread(target=_make, args=(name, probe, place, found), daemon=True)
         for name, probe in PROBES

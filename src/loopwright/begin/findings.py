@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from loopwright.config import Loaded, discover, load
-from loopwright.errors import ConfigError
+from loopwright.errors import ConfigError, UsageError
 from loopwright.hosts.ways import STATE
+from loopwright.stores.opened import store_path
 
 Status: TypeAlias = Literal["ok", "warn", "fail"]
 
@@ -77,6 +78,14 @@ class Here:
         if self.named_store is None and isinstance(self.loaded, Loaded):
             return self.loaded.loop.store
         return self.named_store
+
+    @property
+    def kept(self) -> Path | None:
+        """The file or folder in which runs are kept; `None` where there is none, or the URL names none."""
+        try:
+            return store_path(self.store, self.project)
+        except UsageError:
+            return None
 
 
 Probe: TypeAlias = Callable[[Here], Iterable[Finding]]

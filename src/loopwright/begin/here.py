@@ -109,7 +109,7 @@ def filesystem(here: Here) -> Iterator[Finding]:
 
 def _kept(here: Here) -> Path:
     """The folder, there already, in which runs are kept."""
-    path = store_path(here.store, here.project) or here.project
+    path = here.kept or here.project
     return next(place for place in (path, *path.parents) if place.is_dir())
 
 
@@ -231,18 +231,20 @@ def _left(here: Here) -> Iterator[Finding]:
 
 def _runs(here: Here) -> tuple[list[str], set[str]]:
     """The runs on record that are under way though nobody drives them, and those that somebody does."""
-    path = store_path(here.store, here.project)
-    if path is None or not store_exists(path):
-        return [], set()
-    alone, driven = [], set()
-    with closing(open_store(here.store, here.project)) as runs:
-        for run, _ in runs.heads(active=True, limit=1000):
-            try:
-                state = Journal(runs, run).state
-            except StoreError:
-                continue  # `list` says which
-            if take.left(state):
-                alone.append(run)
-            else:
-                driven.add(run)
+    alone, driven = list[str](), set[str]()
+    try:
+        if here.kept is None or not store_exists(here.kept):
+            return alone, driven
+        with closing(open_store(here.store, here.project)) as runs:
+            for run, _ in runs.heads(active=True, limit=1000):
+                try:
+                    state = Journal(runs, run).state
+                except StoreError:
+                    continue  # `list` says which
+                if take.left(state):
+                    alone.append(run)
+                else:
+                    driven.add(run)
+    except StoreError:
+        pass  # the probe of the store says so
     return alone, driven

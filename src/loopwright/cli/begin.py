@@ -14,7 +14,7 @@ from loopwright.calling import alone
 from loopwright.cli import words
 from loopwright.cli.read import emit
 from loopwright.cli.view import View
-from loopwright.cli.where import as_json, enter, places
+from loopwright.cli.where import as_json, enter, no_bytecode, places
 
 
 @click.command("init")
@@ -89,7 +89,8 @@ def doctor_(json_: bool, folder: str, store: str | None) -> int:
 
     from loopwright.begin.doctor import examine
 
-    found = examine(enter(folder), dict(os.environ), store)
+    with no_bytecode():
+        found = examine(enter(folder), dict(os.environ), store)
     code = 2 if any(each.status == "fail" for each in found) else 0
     if json_:
         checks = [asdict(each) for each in found]

@@ -6,8 +6,10 @@ Rule: it says what the run would do next, and does none of it. Exit 0 once that 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
@@ -16,26 +18,40 @@ from loopwright.calling import alone
 from loopwright.cli import words
 from loopwright.cli.read import emit, scored, show_score
 from loopwright.cli.view import View
-from loopwright.config import Loaded
+from loopwright.cli.where import no_bytecode
+from loopwright.config import load
 from loopwright.hosts.rehearse import Rehearsal, rehearse
+from loopwright.hosts.take import check_id
 from loopwright.hosts.ways import Ways
 from loopwright.running import Run
 
 SCHEMA = "loopwright/dry-run/v1"
 
 
-def dry(loaded: Loaded, environ: Mapping[str, str], view: View, *, json_: bool) -> int:
-    """Rehearses a loop and prints what came of it; the exit code."""
-    ended: list[int] = []
-    ways = Ways(
-        project=loaded.project,
-        environ=environ,
-        begin=view.begin,
-        tell=view.line,
-        signals=lambda run: _connect(run, ended),
-    )
-    with view.live():
-        seen = alone(lambda: rehearse(loaded.loop, ways))
+def dry(
+    loopfile: str | None,
+    folder: Path,
+    run_id: str | None,
+    sets: tuple[str, ...],
+    flags: Mapping[str, Any],
+    *,
+    json_: bool,
+) -> int:
+    """Rehearses the loop that `run` would start with these words and prints what came of it; the exit code."""
+    environ, view, ended = dict(os.environ), View(), list[int]()
+    if run_id is not None:
+        check_id(run_id)
+    with no_bytecode():
+        loaded = load(loopfile, folder=folder, path=environ.get("PATH", ""), sets=sets, flags=flags)
+        ways = Ways(
+            project=loaded.project,
+            environ=environ,
+            begin=view.begin,
+            tell=view.line,
+            signals=lambda run: _connect(run, ended),
+        )
+        with view.live():
+            seen = alone(lambda: rehearse(loaded.loop, ways))
     if ended and not seen.judged:
         view.line("ended before every gate was heard: nothing is known")
         return ended[0]

@@ -175,6 +175,10 @@ def run_(
     """  # noqa: D301 - click reads \b as "leave these lines as they are"
     from loopwright.config import load
 
+    if dry_run:
+        from loopwright.cli.dry_run import dry
+
+        return dry(loopfile, enter(folder), run_id, sets, {**flags, "store": store}, json_=json_)
     view = View()
     environ = dict(os.environ)
     loaded = load(
@@ -184,10 +188,6 @@ def run_(
         sets=sets,
         flags={**flags, "store": store},
     )
-    if dry_run:
-        from loopwright.cli.dry_run import dry
-
-        return dry(loaded, environ, view, json_=json_)
     keys = Keys(view)
     where = Where(loaded.project, loaded.loop.store, named=store is not None)
     terminal = Terminal(view=view, where=where, types=not no_input and typing())

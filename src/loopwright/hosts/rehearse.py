@@ -65,9 +65,10 @@ async def rehearse(loop: Loop, ways: Ways) -> Rehearsal:
     assembled = assemble(loop, project=ways.project, path=ways.environ.get("PATH", ""))
     apart.check(assembled, ways)
     notes = [*_notes(assembled)]
-    whole = replace(assembled, **_here(assembled))
-    notes += environment.written_secrets(whole.loop, environment.redacting(whole, ways))
-    programs = environment.probe(whole, ways)
+    whole = environment.without_secrets(replace(assembled, **_here(assembled)), ways)
+    redact = environment.redacting(whole, ways)
+    notes += environment.written_secrets(whole.loop, redact)
+    programs = [redact.text(line) for line in environment.probe(whole, ways)]
     store = MemoryStore()
     with tempfile.TemporaryDirectory(prefix="loopwright-") as scratch:
         held = await start(
