@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from stage import tools
 
+from loopwright.begin.loopfile import Draft, write
 from loopwright.begin.project import look
 from loopwright.begin.tools import TOOLS, Tool, detect
 from loopwright.cli.app import run_app
 from loopwright.config import load
+from loopwright.errors import UsageError
 from loopwright.names import BUILT_IN
 
 
@@ -173,6 +175,19 @@ def test_a_loop_file_is_never_replaced(project, init, name):
     code, _, err = init()
     assert code == 2 and str(project / name) in err
     assert [path.name for path in project.iterdir()] == [name]
+
+
+def test_a_loop_file_that_came_meanwhile_is_not_replaced(project):
+    made = Draft(file=project / "loop.toml", text="new", agent="x", tried=(), protected=(), notes=())
+    put(project, {"loop.toml": "mine"})
+    with pytest.raises(UsageError, match="never replaced"):
+        write(made)
+    assert made.file.read_text() == "mine"
+    made.file.unlink()
+    made.file.symlink_to(project / "elsewhere.toml")
+    with pytest.raises(UsageError, match="never replaced"):
+        write(made)
+    assert not (project / "elsewhere.toml").exists()
 
 
 def test_a_folder_below_another_loop_file_gets_its_own(project, init, others):

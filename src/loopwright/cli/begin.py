@@ -81,7 +81,7 @@ def _told(made: Any) -> None:
 @as_json
 @places
 def doctor_(json_: bool, folder: str, store: str | None) -> int:
-    """Look whether all is well here, and say what to do where it is not.
+    """Say whether all is well here, and what to do.
 
     It reads only. Exit 0 when nothing fails, else 2; a warning fails nothing.
     """
