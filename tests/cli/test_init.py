@@ -216,6 +216,15 @@ def test_a_gate_that_breaks_before_it_judged_is_left_out(project, init, others):
     assert alpha["written"] and loaded(project).gates == ("alpha .",) and loaded(project).agent == "true"
 
 
+def test_coverage_that_cannot_be_measured_so_is_left_out(project, init):
+    put(project, {".coveragerc": ""})
+    put(project.parent / "bin", {"coverage": "#!/bin/sh\necho nothing to see >&2; exit 1\n"})
+    code, _, _ = init("--agent", "true")
+    text = (project / "loop.toml").read_text()
+    assert code == 0 and "# [[gate]]  # seen in .coveragerc, but" in text
+    assert loaded(project).gates == ("./check.sh",)
+
+
 def test_an_agent_that_is_none_leaves_no_file(project, init):
     code, _, err = init("--agent", "no-such-agent-here")
     assert code == 2 and "no-such-agent-here" in err

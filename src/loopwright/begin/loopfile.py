@@ -141,7 +141,11 @@ def _startable(found: Found, ways: Ways) -> Found:
 
 
 def _settled(tried: Tried, score: Score | None) -> Tried:
-    if score is not None and score.status == "error" and score.cause == "tool":
+    """The tool with its score, unless its tool broke, or the command is ours and measured nothing."""
+    if score is None or score.status != "error":
+        return replace(tried, score=score)
+    ours = not isinstance(tried.found.gate, str) and score.evidence.get("ended") == "exited"
+    if score.cause == "tool" or ours:
         return Tried(found=replace(tried.found, problem=score.reason or "it cannot judge here"))
     return replace(tried, score=score)
 
