@@ -7,6 +7,7 @@ said. All that is wrong comes at once, each with its file, line and key and the 
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import sys
 import tomllib
@@ -39,6 +40,7 @@ FLAGS: Final[Mapping[str, tuple[str, str]]] = {
     "env": ("--env", "env"),
     "no_baseline": ("--no-baseline", "baseline"),
 }
+FILE: Final = "loop.toml"
 _NUMBERS: Final = frozenset({"max_iterations", "max_duration", "threshold", "budget"})
 
 
@@ -171,22 +173,44 @@ def _rows(key: str, value: Any) -> Iterable[tuple[str, Any]]:
         yield key, value
 
 
-def _discovered(folder: Path) -> Path:
+def discover(folder: Path) -> Path | None:
     """The nearest `loop.toml`, else the nearest `[tool.loopwright]`, from here up to the repository's root."""
     above = [folder, *folder.parents]
-    root = next((place for place in above if (place / ".git").exists()), folder)
-    above = above[: above.index(root) + 1]
+    above = above[: above.index(_root(folder)) + 1]
     for place in above:
-        if (place / "loop.toml").is_file():
-            return place / "loop.toml"
+        if (place / FILE).is_file():
+            return place / FILE
     for place in above:
-        file = place / "pyproject.toml"
-        if file.is_file() and "loopwright" in _parsed(_text(file, file.name), file.name).get("tool", {}):
+        if (file := _table_in(place)) is not None:
             return file
+    return None
+
+
+def _root(folder: Path) -> Path:
+    return next((place for place in (folder, *folder.parents) if (place / ".git").exists()), folder)
+
+
+def _discovered(folder: Path) -> Path:
+    """The file that `discover` finds, which must be there."""
+    if (file := discover(folder)) is not None:
+        return file
+    root = _root(folder)
     upto = "" if root == folder else f" or above it up to {root}"
     raise ConfigError(
         f"there is no loop.toml and no [tool.loopwright] in {folder}{upto}: name a loop file, or start one with run --goal and --agent"
     )
+
+
+def named(folder: Path) -> Path | None:
+    """The loop file that this very folder has, `pyproject.toml` with `[tool.loopwright]` too."""
+    file = folder / FILE
+    return file if os.path.lexists(file) else _table_in(folder)
+
+
+def _table_in(folder: Path) -> Path | None:
+    file = folder / "pyproject.toml"
+    there = file.is_file() and "loopwright" in _parsed(_text(file, file.name), file.name).get("tool", {})
+    return file if there else None
 
 
 def _read(draft: _Draft, name: str, folder: Path) -> None:

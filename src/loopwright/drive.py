@@ -17,7 +17,18 @@ from loopwright.beat import beat_of
 from loopwright.codec import decode_signal, encode_signal
 from loopwright.core import events as ev
 from loopwright.core.decide import decide
-from loopwright.core.policy import Ask, Close, Deliver, Expire, Finish, Judge, RunAgent, RunGates, Wait
+from loopwright.core.policy import (
+    Ask,
+    Close,
+    Command,
+    Deliver,
+    Expire,
+    Finish,
+    Judge,
+    RunAgent,
+    RunGates,
+    Wait,
+)
 from loopwright.errors import Locked
 from loopwright.ports import Store
 from loopwright.running import Cut, Run
@@ -40,19 +51,19 @@ class Waiting:
     what: str
 
 
-async def drive(run: Run, *, effects: bool = True) -> Finished | Waiting:
+async def drive(run: Run, *, before: tuple[type[Command], ...] = ()) -> Finished | Waiting:
     """Performs one command after another until the run is over, or only time or a person can help.
 
-    Without `effects` it also stops before an agent or gate would start.
+    It also stops `before` any command of these kinds.
     """
     watch = _Watch(run)
     try:
-        return await _driven(run, watch, effects=effects)
+        return await _driven(run, watch, before)
     finally:
         watch.over()
 
 
-async def _driven(run: Run, watch: _Watch, *, effects: bool) -> Finished | Waiting:
+async def _driven(run: Run, watch: _Watch, before: tuple[type[Command], ...]) -> Finished | Waiting:
     journal, policy = run.journal, run.policy
     listening = True
     while journal.state.finished is None:
@@ -66,7 +77,7 @@ async def _driven(run: Run, watch: _Watch, *, effects: bool) -> Finished | Waiti
             return Waiting(until=None, what="this host is shutting down")
         now = run.clock.now()
         command = decide(policy, journal.state, now)
-        if not effects and isinstance(command, RunAgent | RunGates | Wait):
+        if isinstance(command, before):
             await journal.save()
             return Waiting(until=None, what="to be resumed")
         listening = not isinstance(command, Judge | Close)

@@ -171,6 +171,20 @@ def sweep(mark: Mapping[str, str], *, grace_s: float = 0) -> int:
     return len(ended)
 
 
+def at_work(root: Path) -> dict[str, list[int]]:
+    """The processes that runs have started in `root` or below it, by run; only those whose environment we may read."""
+    found: dict[str, list[int]] = {}
+    spared = _lineage()
+    for pid, environ in _environments():
+        words = dict(
+            pair.partition(b"=")[::2] for pair in environ.split(b"\0") if pair.startswith(b"LOOPWRIGHT_")
+        )
+        place = Path(os.fsdecode(words.get(b"LOOPWRIGHT_WORKDIR", b"")))
+        if words.get(b"LOOPWRIGHT_RUN") and place.is_relative_to(root) and pid not in spared:
+            found.setdefault(os.fsdecode(words[b"LOOPWRIGHT_RUN"]), []).append(pid)
+    return found
+
+
 def process_identity(pid: int | None = None) -> tuple[int, float]:
     """The pid and start time of a process (this one unless told), which no other process of this boot shares.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -225,3 +226,11 @@ class Stage:
 def files(folder: Path) -> list[str]:
     """Everything in a folder, for `nothing half-created`."""
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+def tools(folder: Path) -> str:
+    """A PATH of this one new folder, with no more in it than every system has: what else is installed here is unknown."""
+    folder.mkdir()
+    for name in ("sh", "git", "true", "false", "sleep"):
+        (folder / name).symlink_to(str(shutil.which(name)))
+    return str(folder)

@@ -630,10 +630,11 @@ def in_project(folder, *argv):
     return typed(*argv, *([] if argv[0] == "plugins" else ["-C", str(folder)]))
 
 
-def test_the_other_json(real_run):
+def test_the_other_json(real_run, tmp_path):
     for command, (_, said) in table("cli", "Other JSON").items():
         argv, printed = command.replace("RUN", "r1").split(), spans(said)
-        code, out, err = in_project(real_run[0], *argv, *(["--all"] if argv[0] == "list" else []))
+        place = tmp_path if argv[0] == "init" else real_run[0]
+        code, out, err = in_project(place, *argv, *(["--all"] if argv[0] == "list" else []))
         assert code == 0, err
         found = json.loads(out)
         assert isinstance(found, list) == said.startswith("a list"), command

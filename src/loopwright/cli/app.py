@@ -37,6 +37,8 @@ VERBS = {
     "pause": "steer",
     "config": "settings",
     "plugins": "settings",
+    "init": "begin",
+    "doctor": "begin",
     "demo": "demo",
 }
 
@@ -73,7 +75,7 @@ class Verbs(click.Group):
 def app() -> None:
     """Run any agent in a loop that knows when to stop.
 
-    Begin with loopwright demo, then loopwright run --help.
+    Begin with loopwright demo, or with loopwright init in a project of yours.
     """
 
 

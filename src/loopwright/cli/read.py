@@ -212,21 +212,26 @@ def _one(store: Store, run: str, iteration: int) -> dict[str, Any]:
 def _table(store: Store, run: str, iteration: int | None) -> list[dict[str, Any]]:
     """Every score, of one iteration or of all."""
     return [
-        {
-            "iteration": row.number,
-            "gate": gate,
-            "status": s.status,
-            "value": s.value,
-            "raw": s.raw,
-            "unit": s.unit,
-            "reason": s.reason,
-            "cause": s.cause,
-            "evidence": s.evidence,
-        }
+        scored(row.number, gate, score)
         for row in rows(store, run)
         if iteration is None or row.number == iteration
-        for gate, s in row.scores
+        for gate, score in row.scores
     ]
+
+
+def scored(iteration: int, gate: str, score: Score) -> dict[str, Any]:
+    """One score as data."""
+    return {
+        "iteration": iteration,
+        "gate": gate,
+        "status": score.status,
+        "value": score.value,
+        "raw": score.raw,
+        "unit": score.unit,
+        "reason": score.reason,
+        "cause": score.cause,
+        "evidence": score.evidence,
+    }
 
 
 def _gates(store: Store, run: str, iteration: int | None, *, json_: bool) -> None:
@@ -235,11 +240,16 @@ def _gates(store: Store, run: str, iteration: int | None, *, json_: bool) -> Non
         emit(table)
         return
     for line in table:
-        mark = words.MARKS.get(line["status"], "?")
-        first, *rest = words.safe(line["reason"]).splitlines() or [""]
-        click.echo(f"#{line['iteration']:<3} {line['gate']:<14} {mark} {line['value']:.2f}  {first}")
-        for more in words.at_most(rest, 20):
-            click.echo(f"{'':26}{more}")
+        show_score(f"#{line['iteration']}", line)
+
+
+def show_score(begin: str, line: dict[str, Any]) -> None:
+    """Prints one score with its reason."""
+    mark = words.MARKS.get(line["status"], "?")
+    first, *rest = words.safe(line["reason"]).splitlines() or [""]
+    click.echo(f"{begin:<4} {line['gate']:<14} {mark} {line['value']:.2f}  {first}")
+    for more in words.at_most(rest, 20):
+        click.echo(f"{'':26}{more}")
 
 
 def _events(store: Store, run: str, *, json_: bool) -> None:

@@ -145,6 +145,7 @@ def _finish(held: Held, view: View, keys: Keys, where: Where, *, json_: bool, ex
 @click.option("--no-wait", is_flag=True, help="Exit 6 instead of waiting for a person.")
 @click.option("--no-input", is_flag=True, help="Never ask on the terminal.")
 @click.option("--exit-zero", is_flag=True, help="Exit 0 where it would be 3 or 4.")
+@click.option("--dry-run", is_flag=True, help="Judge what is there once, without agent or record.")
 @click.option("--accept-changes", is_flag=True, help="Go on under this id with another goal, agent or gates.")
 @as_json
 @places
@@ -153,6 +154,7 @@ def run_(
     run_id: str | None,
     sets: tuple[str, ...],
     exit_zero: bool,
+    dry_run: bool,
     accept_changes: bool,
     json_: bool,
     folder: str,
@@ -173,6 +175,10 @@ def run_(
     """  # noqa: D301 - click reads \b as "leave these lines as they are"
     from loopwright.config import load
 
+    if dry_run:
+        from loopwright.cli.dry_run import dry
+
+        return dry(loopfile, enter(folder), run_id, sets, {**flags, "store": store}, json_=json_)
     view = View()
     environ = dict(os.environ)
     loaded = load(

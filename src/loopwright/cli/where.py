@@ -6,6 +6,7 @@ Rule: verbs on runs use the nearest `.agent-state/` upward to the repository's r
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -151,6 +152,16 @@ def _around() -> str | None:
         if pid <= 1:
             return None
     return None
+
+
+@contextmanager
+def no_bytecode() -> Iterator[None]:
+    """While it is open, importing a project's modules leaves no `__pycache__` in it."""
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = before
 
 
 def who() -> str:

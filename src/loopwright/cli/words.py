@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loopwright import units
-from loopwright.report.figures import MARKS, at_most, colourless, money, safe, score, seconds
-from loopwright.stores.opened import owner_alive
+from loopwright.report.figures import MARKS, at_most, brief, colourless, money, safe, score, seconds
 
 if TYPE_CHECKING:  # figures alone need no core
     from loopwright.cli.where import Where
@@ -25,6 +24,7 @@ if TYPE_CHECKING:  # figures alone need no core
 __all__ = [
     "MARKS",
     "at_most",
+    "brief",
     "colourless",
     "money",
     "safe",
@@ -65,10 +65,9 @@ def ago(now: datetime, then: datetime | None) -> str:
 
 def left(state: LoopState) -> bool:
     """Whether a run is under way on record while nobody drives it: its process is gone."""
-    from loopwright.core.head import exit_code
+    from loopwright.hosts import take
 
-    under_way = state.finished is None and exit_code(state) is None
-    return under_way and state.claim is not None and owner_alive(state.claim.owner) is False
+    return take.left(state)
 
 
 def next_of(state: LoopState) -> str:

@@ -23,7 +23,7 @@ from loopwright.loop import Assembled
 from loopwright.ports import Lease
 from loopwright.supervise import Exit, Process, supervise
 from loopwright.workspace import copies
-from loopwright.workspace.lock import lock
+from loopwright.workspace.lock import borrow, lock
 from loopwright.workspace.opened import Workspace, open_workspace
 from loopwright.workspace.ours import Copy, open_ours
 from loopwright.workspace.plumbing import find_repository
@@ -60,14 +60,15 @@ async def enter(
 
     `lease` and its seconds are kept meanwhile. `idle`: nothing will be started in it, so it is not set up.
     """
-    run, state, root = journal.run, ways.project / STATE, ways.project
+    run, state, root = journal.run, ways.state, ways.project
     copy, made = None, False
     if is_apart(assembled.mode):
         stack.enter_context(lock(copies.home(state, run), state, run, me))
         copy, made = await _move_in(run, assembled, ways, lease, known=journal.exists, idle=idle)
         root = copy.root
     elif assembled.mode != "none":
-        stack.enter_context(lock(root, state, run, me))
+        lend = borrow if ways.scratch is not None else lock
+        stack.enter_context(lend(root, ways.project / STATE, run, me))
     outputs = (*outputs_of(root), *journal.store.files) if assembled.mode != "none" else ()
     workspace = open_workspace(
         assembled.mode,
@@ -77,6 +78,7 @@ async def enter(
         protected=assembled.loop.protected,
         outputs=outputs,
         copy=copy,
+        aside=ways.scratch is not None,
     )
     snapshot = journal.state.snapshot
     if made and snapshot is not None:  # the folder was gone, or of a fork: its work is in the snapshots

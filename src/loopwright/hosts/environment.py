@@ -6,7 +6,7 @@ Rule: a name that looks like a secret is withheld unless the loop lets it throug
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -41,21 +41,10 @@ def probe(assembled: Assembled, ways: Ways, root: Path | None = None) -> list[st
 
     `root` is where they will work, when that is not the project folder.
     """
-    root = root or ways.project
-    place = Place(
-        root=root,
-        project=tools(root, ways),
-        artifacts=ways.project,
-        env=environment("probe", ways, allow=allowed(assembled), root=root),
-        timeout_s=10.0,
-    )
     lines, problems = [], []
-    asked = [(f"agent {a.name}", a.probe) for a in (assembled.agent, assembled.improve) if a is not None]
-    for who, look_up in (*asked, *((f"gate {g.name}", g.probe) for g in assembled.gates)):
-        try:
-            found = look_up(place)
-        except NotStartable as error:
-            problems.append(f"{who}: {error}")
+    for who, found in looked_up(assembled, ways, root or ways.project):
+        if isinstance(found, NotStartable):
+            problems.append(f"{who}: {found}")
         else:
             lines.append(f"{who}: {found}" if found else who)
     try:
@@ -65,6 +54,23 @@ def probe(assembled: Assembled, ways: Ways, root: Path | None = None) -> list[st
     if problems:
         raise ConfigError(*problems)
     return lines
+
+
+def looked_up(assembled: Assembled, ways: Ways, root: Path) -> Iterator[tuple[str, str | NotStartable]]:
+    """Each agent and gate with what it will run as in `root`, or why it cannot start."""
+    place = Place(
+        root=root,
+        project=tools(root, ways),
+        artifacts=ways.project,
+        env=environment("probe", ways, allow=allowed(assembled), root=root),
+        timeout_s=10.0,
+    )
+    asked = [(f"agent {a.name}", a.probe) for a in (assembled.agent, assembled.improve) if a is not None]
+    for who, look_up in (*asked, *((f"gate {g.name}", g.probe) for g in assembled.gates)):
+        try:
+            yield who, look_up(place)
+        except NotStartable as error:
+            yield who, error
 
 
 def watched(assembled: Assembled, ways: Ways) -> tuple[Path, ...]:

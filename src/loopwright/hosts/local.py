@@ -16,6 +16,7 @@ from typing import Final
 from loopwright.clock import Clock
 from loopwright.core import events as ev
 from loopwright.core.limits import in_force
+from loopwright.core.policy import Ask, Command, Deliver, RunAgent, RunGates, Wait
 from loopwright.drive import Waiting, drive
 from loopwright.errors import Locked, UsageError
 from loopwright.hosts import apart, deliver, environment, opening, take
@@ -33,6 +34,8 @@ from loopwright.workspace import copies
 from loopwright.workspace.opened import Workspace, shown
 
 LEASE_S: Final = 30.0
+_IDLE: Final[tuple[type[Command], ...]] = (RunAgent, RunGates, Wait)  # what starts or waits for something
+_REHEARSED: Final[tuple[type[Command], ...]] = (RunAgent, Ask, Deliver, Wait)  # iteration 0 and no more
 
 
 async def start(loop: Loop | Assembled, run: str | None, ways: Ways) -> Held:
@@ -60,7 +63,7 @@ async def start(loop: Loop | Assembled, run: str | None, ways: Ways) -> Held:
         # In a folder apart, setup may bring the tools: there they are looked for once it is made.
         programs = [] if apart.is_apart(assembled.mode) else environment.probe(assembled, ways)
         if assembled.mode != "none" or ways.store is None or assembled.agent.in_folder:
-            create_state(ways.project / STATE)
+            create_state(ways.state)
         journal = journal or _journal(name, ways, stack)
         begun = ev.RunStarted(
             run=name,
@@ -175,7 +178,8 @@ async def _hold(
     rested = now.paused or now.approval is not None or any(isinstance(e, ev.Resumed) for e in wanted)
     await mend(run, ways, environment.marks(journal.run, run.workspace.root), rested=rested)
     try:
-        over = await drive(run, effects=programs is not None)
+        stops = _REHEARSED if ways.scratch is not None else ()
+        over = await drive(run, before=_IDLE if programs is None else stops)
     except asyncio.CancelledError:
         handed_over(run)
         raise
@@ -239,7 +243,7 @@ def _opened(
         gates={gate.name: gate for gate in assembled.gates},
         workspace=workspace,
         project=environment.tools(root, ways),
-        artifacts=ways.project / STATE / "artifacts" / journal.run,
+        artifacts=ways.state / "artifacts" / journal.run,
         env=environment.environment(journal.run, ways, allow=assembled.loop.env, root=root),
         keys={name: ways.environ[name] for name in environment.allowed(assembled) if name in ways.environ},
         clock=clock,
@@ -261,7 +265,7 @@ def _opened(
 def _tell_opening(run: Run, assembled: Assembled, ways: Ways, programs: list[str]) -> None:
     """Says what begins here, before anything runs."""
     state = run.journal.state
-    if state.finished is not None or ways.tell is silent:
+    if state.finished is not None or ways.tell is silent or ways.scratch is not None:
         return
     told = opening.lines(
         run.journal.run,

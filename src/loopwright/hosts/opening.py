@@ -17,13 +17,13 @@ def lines(
 ) -> list[str]:
     """The opening lines of `run`; `programs` say what agent and gates will run as."""
     where = "without a workspace" if mode == "none" else f"in {place}"
-    told = [f"{run}: {where}", *(f"  {program}" for program in programs), f"  limits: {_limits(limits)}"]
+    told = [f"{run}: {where}", *(f"  {program}" for program in programs), f"  limits: {bounds(limits)}"]
     if names := ", ".join(withheld):
         told.append(f"  withheld from agent and gates: {names} (--env NAME lets one through)")
     return told
 
 
-def _limits(limits: Limits) -> str:
+def bounds(limits: Limits) -> str:
     """Every bound with its value, in the order they are looked at."""
     rule = limits.convergence
     bounds = (

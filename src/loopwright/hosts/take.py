@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from loopwright.core.apply import apply
 from loopwright.core.events import Claimed, Event
+from loopwright.core.head import exit_code
 from loopwright.core.limits import Limits, exceeded, in_force
 from loopwright.core.state import LoopState
 from loopwright.core.values import bounded
@@ -83,6 +84,12 @@ def set_anew(state: LoopState, spec: Mapping[str, Any]) -> dict[str, float]:
     return {
         name: new[name] for name in state.limits if new.get(name) is not None and new[name] != old.get(name)
     }
+
+
+def left(state: LoopState) -> bool:
+    """Whether a run is under way on record while nobody drives it: its process is gone."""
+    under_way = state.finished is None and exit_code(state) is None
+    return under_way and state.claim is not None and owner_alive(state.claim.owner) is False
 
 
 def in_use(run: str, claim: Claimed | None) -> str:

@@ -44,6 +44,12 @@ class Ways:
     by: str = ""
     note: str | None = None
     add: Mapping[str, float] = field(default_factory=dict)
+    scratch: Path | None = None  # for a rehearsal: what would be written in the project goes to this folder
+
+    @property
+    def state(self) -> Path:
+        """The folder for what is kept beside the journal."""
+        return self.scratch or self.project / STATE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

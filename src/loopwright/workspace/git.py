@@ -94,12 +94,19 @@ class _Change:
 
 
 def open_git(
-    root: Path, state: Path, run: str, *, outputs: tuple[Path, ...] = (), copy: Copy | None = None
+    root: Path,
+    state: Path,
+    run: str,
+    *,
+    outputs: tuple[Path, ...] = (),
+    copy: Copy | None = None,
+    aside: bool = False,
 ) -> Git:
     """Snapshots of the folder `root` for one run; `state` is the project's `.agent-state`, made when missing.
 
     `outputs` are regular files our own stdout and stderr are open on. With `copy`, `root` is that copy of a
-    project and not the project itself. Nothing else in the workspace is written. WorkspaceError: no git ≥ 2.30
+    project and not the project itself. `aside`: see `open_ours`. Nothing else in the workspace is written.
+    WorkspaceError: no git ≥ 2.30
     on PATH, not a folder, an unusable repository or run id.
     """
     if not _RUN.fullmatch(run) or ".." in run or run.endswith((".", ".lock")):
@@ -107,7 +114,7 @@ def open_git(
     root = root.resolve()
     if not root.is_dir():
         raise WorkspaceError(f"{root} is not a folder")
-    ours = open_ours(copy.project if copy else root, state)
+    ours = open_ours(copy.project if copy else root, state, aside=aside)
     folder = ours.own / ("copies" if copy else "runs") / run
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ import json
 import os
 import socket
 import weakref
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -21,6 +21,7 @@ from loopwright.errors import Locked, WorkspaceError
 from loopwright.state_folder import create_state
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
 
@@ -31,14 +32,23 @@ def lock(root: Path, state: Path, run: str, owner: str) -> WorkspaceLock:
     it; WorkspaceError when the state folder cannot be written.
     """
     real = root.resolve()
-    name = hashlib.sha256(os.fsencode(real)).hexdigest()[:16]
-    file = state / "locks" / f"{name}.lock"
+    file = _file(real, state)
     try:
         create_state(state)
         file.parent.mkdir(mode=0o700, exist_ok=True)
-        opened = _take(file, real)
+        opened = _take(file, real, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise WorkspaceError(f"{file} cannot be locked: {error.strerror or error}") from error
+    _say(opened, real, run, owner)
+    return WorkspaceLock(opened)
+
+
+def _file(real: Path, state: Path) -> Path:
+    return state / "locks" / f"{hashlib.sha256(os.fsencode(real)).hexdigest()[:16]}.lock"
+
+
+def _say(opened: int, real: Path, run: str, owner: str) -> None:
+    """Writes who holds it."""
     holder = {
         "run": run,
         "pid": os.getpid(),
@@ -49,10 +59,58 @@ def lock(root: Path, state: Path, run: str, owner: str) -> WorkspaceLock:
         "root": os.fsencode(real).decode(errors="replace"),
         "since": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+    _write(opened, json.dumps(holder).encode() + b"\n")
+
+
+def _write(opened: int, text: bytes) -> None:
     with suppress(OSError):  # a full disk costs a better message, not the lock
         os.ftruncate(opened, 0)
-        os.pwrite(opened, json.dumps(holder).encode() + b"\n", 0)
-    return WorkspaceLock(opened)
+        os.pwrite(opened, text, 0)
+
+
+@contextmanager
+def borrow(root: Path, state: Path, run: str, owner: str) -> Iterator[None]:
+    """Like `lock`, for somebody who leaves nothing behind: the lock is made for no one, and says afterwards what it said.
+
+    Where no run has ever worked in `root` there is no lock yet, and a run that begins meanwhile is not kept out.
+    """
+    real = root.resolve()
+    try:
+        opened = _take(_file(real, state), real, os.O_RDWR)
+    except FileNotFoundError:
+        yield
+        return
+    except OSError as error:
+        raise WorkspaceError(f"{_file(real, state)} cannot be locked: {error.strerror or error}") from error
+    with WorkspaceLock(opened):
+        said = os.pread(opened, 4096, 0)
+        _say(opened, real, run, owner)
+        try:
+            yield
+        finally:
+            _write(opened, said)
+
+
+def holders(state: Path) -> list[str]:
+    """Who holds the locks of a project just now, as they say; asks the kernel, and takes none.
+
+    Nothing where the kernel does not list its locks.
+    """
+    taken = {
+        tuple(line.split()[5].split(":")) for line in _read("/proc/locks").splitlines() if " FLOCK " in line
+    }
+    held = []
+    for file in sorted(state.glob("locks/*.lock")):
+        with suppress(OSError):
+            opened = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                seen = os.fstat(opened)
+                device = f"{os.major(seen.st_dev):02x}", f"{os.minor(seen.st_dev):02x}", str(seen.st_ino)
+                if device in taken:
+                    held.append(_holder(opened))
+            finally:
+                os.close(opened)
+    return held
 
 
 class WorkspaceLock:
@@ -88,9 +146,9 @@ def _close(held: WorkspaceLock | None) -> None:
         held.release()
 
 
-def _take(file: Path, root: Path) -> int:
+def _take(file: Path, root: Path, flags: int) -> int:
     while True:
-        opened = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        opened = os.open(file, flags | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # Somebody may have removed the file between open and lock: then we hold nothing others see.

@@ -224,16 +224,18 @@ def open_workspace(
     protected: Sequence[str] = (),
     outputs: tuple[Path, ...] = (),
     copy: Copy | None = None,
+    aside: bool = False,
 ) -> Workspace:
     """The workspace of `run`; without git there are no snapshots, and `problem` says so.
 
-    `root` is the user's folder, or that of the `copy` of a run that works apart.
+    `root` is the user's folder, or that of the `copy` of a run that works apart. `aside`: snapshots go to `state`
+    alone, nothing is written in the user's repository.
     """
     copies = state / "artifacts" / run / "protected"
     if mode == "none":
         return Workspace(mode, Unrecorded(root), (), copies)
     try:
-        kept: Git | Unrecorded = open_git(root, state, run, outputs=outputs, copy=copy)
+        kept: Git | Unrecorded = open_git(root, state, run, outputs=outputs, copy=copy, aside=aside)
         problem = ""
     except WorkspaceError as error:
         kept, problem = Unrecorded(root), str(error)

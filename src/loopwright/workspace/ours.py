@@ -52,8 +52,10 @@ class Copy:
     ready: bool = False
 
 
-def open_ours(project: Path, state: Path) -> Ours:
+def open_ours(project: Path, state: Path, *, aside: bool = False) -> Ours:
     """Where the snapshots of `project` are kept; `state` is its `.agent-state`, made when missing.
+
+    `aside`: in `state` alone, also where there is a repository, which then is only read.
 
     WorkspaceError: no git ≥ 2.30 on PATH, not a folder, an unusable repository.
     """
@@ -68,9 +70,12 @@ def open_ours(project: Path, state: Path) -> Ours:
     own = state.resolve() / "git" / plumbing.key_of(Path(os.path.relpath(project, state.resolve())))
     try:
         plumbing.make_git_dir(own, version, users)
+        if aside and repository and users:
+            plumbing.borrow_objects(own, repository, users)
     except OSError as error:
         raise WorkspaceError(f"{own} cannot be written: {error.strerror or error}") from error
-    objects = (repository.shared if repository else own) / "objects"
+    objects = (repository.shared if repository and not aside else own) / "objects"
+    users = None if aside else users
     return Ours(
         program=program,
         project=project,

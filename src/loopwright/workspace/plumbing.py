@@ -224,6 +224,15 @@ def make_git_dir(own: Path, version: tuple[int, ...], users: Call | None) -> Non
         write_whole(own / name, content)
 
 
+def borrow_objects(own: Path, repository: Repository, users: Call) -> None:
+    """Lets the git dir of our own see the user's commits, and stand where their HEAD does, without writing there."""
+    head = users("rev-parse", "--verify", "--quiet", "HEAD", ok=(0, 1, 128))
+    (own / "objects" / "info").mkdir(mode=0o700, exist_ok=True)
+    write_whole(own / "objects/info/alternates", os.fsencode(repository.shared / "objects") + b"\n")
+    if head.strip():  # else an unborn branch, as our own HEAD is
+        write_whole(own / "HEAD", head)
+
+
 def own_git(program: str, own: Path, root: Path, *, index: Path, objects: Path) -> Call:
     """Calls on the git dir of our own over the workspace; `objects` is where the user's objects are."""
     places = {"GIT_DIR": own, "GIT_WORK_TREE": root, "GIT_INDEX_FILE": index, "GIT_OBJECT_DIRECTORY": objects}
