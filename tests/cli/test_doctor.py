@@ -184,3 +184,12 @@ def test_inside_a_run_it_says_so(project, doctor, monkeypatch):
     monkeypatch.setenv("MY_API_KEY", "abcdefgh")
     (inside, withheld) = doctor()[1]["environment"]
     assert inside[:2] == ("warn", "this is inside run outer") and "MY_API_KEY" in withheld[1]
+
+
+def test_what_doctor_starts_itself_is_not_left_behind(project, doctor):
+    program(
+        project, "python", f'sleep 1\nexec {sys.executable} "$@"'
+    )  # asked by the probe of the gate meanwhile
+    (project / "loop.toml").write_text(GOOD.replace("['true']", "['pytest']"))
+    _, found = doctor()
+    assert [status for status, *_ in found["leftovers"]] == ["ok"]
