@@ -172,20 +172,16 @@ def sweep(mark: Mapping[str, str], *, grace_s: float = 0) -> int:
 
 
 def at_work(root: Path) -> dict[str, list[int]]:
-    """The processes that runs have started in `root` or below it, by run; only those whose environment we may read.
-
-    Not this process, those above it, and what it has started itself.
-    """
+    """The processes that runs have started in `root` or below it, by run; only those whose environment we may read."""
     found: dict[str, list[int]] = {}
-    us, spared = os.getpid(), _lineage()
+    spared = _lineage()
     for pid, environ in _environments():
         words = dict(
             pair.partition(b"=")[::2] for pair in environ.split(b"\0") if pair.startswith(b"LOOPWRIGHT_")
         )
         place = Path(os.fsdecode(words.get(b"LOOPWRIGHT_WORKDIR", b"")))
-        run = os.fsdecode(words.get(b"LOOPWRIGHT_RUN", b""))
-        if run and place.is_relative_to(root) and pid not in spared and us not in _lineage(pid):
-            found.setdefault(run, []).append(pid)
+        if words.get(b"LOOPWRIGHT_RUN") and place.is_relative_to(root) and pid not in spared:
+            found.setdefault(os.fsdecode(words[b"LOOPWRIGHT_RUN"]), []).append(pid)
     return found
 
 
@@ -292,16 +288,13 @@ def _environments() -> Iterator[tuple[int, bytes]]:
                 yield int(name), Path(f"/proc/{name}/environ").read_bytes()
 
 
-def _lineage(pid: int | None = None) -> set[int]:
-    """A process (this one unless told) and those above it."""
-    pid = os.getpid() if pid is None else pid
+def _lineage() -> set[int]:
+    """This process and those above it."""
     if not LINUX:
         import psutil
 
-        with contextlib.suppress(psutil.NoSuchProcess):
-            return {pid, *(parent.pid for parent in psutil.Process(pid).parents())}
-        return {pid}
-    found: set[int] = set()
+        return {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    found, pid = set(), os.getpid()
     while pid and pid not in found:
         found.add(pid)
         pid = int((_stat(pid) or [b"", b"0"])[1])

@@ -42,6 +42,7 @@ def examine(folder: Path, environ: dict[str, str], store: str | None) -> list[Fi
     )  # once, for all: it may run a user's code
     reading.start()
     reading.join(LIMIT_S)
+    _ = place.at_work  # before the probes start programs of their own here
     threads = [
         threading.Thread(target=_make, args=(name, probe, place, found), daemon=True)
         for name, probe in PROBES

@@ -15,6 +15,7 @@ from loopwright.config import Loaded, discover, load
 from loopwright.errors import ConfigError, UsageError
 from loopwright.hosts.ways import STATE
 from loopwright.stores.opened import store_path
+from loopwright.supervise import at_work
 
 Status: TypeAlias = Literal["ok", "warn", "fail"]
 
@@ -59,6 +60,11 @@ class Here:
             return load(folder=self.folder, path=self.path)
         except ConfigError as error:
             return error
+
+    @cached_property
+    def at_work(self) -> dict[str, list[int]]:
+        """The processes that runs have started here, as they were when this was first asked."""
+        return at_work(self.project)
 
     @property
     def project(self) -> Path:

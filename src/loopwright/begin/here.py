@@ -26,7 +26,6 @@ from loopwright.journal import Journal
 from loopwright.loop import assemble
 from loopwright.report.figures import count
 from loopwright.stores.opened import open_store, store_exists, store_path
-from loopwright.supervise import at_work
 from loopwright.workspace.copies import WHERE
 from loopwright.workspace.lock import holders
 
@@ -221,7 +220,7 @@ def _left(here: Here) -> Iterator[Finding]:
         what = f"the process that drove run {run} is gone"
         do = f"loopwright resume {run}, or loopwright stop {run}"
         yield Finding(name="leftovers", status="warn", what=what, do=do)
-    for run, pids in at_work(here.project).items():
+    for run, pids in here.at_work.items():
         if run not in driven:
             many = f"{len(pids)} process{'' if len(pids) == 1 else 'es'}"
             do = f"kill {' '.join(map(str, pids[:SEVERAL]))}, when they are of no use"
