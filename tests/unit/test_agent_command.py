@@ -360,6 +360,13 @@ def test_what_is_no_result_line(raw):
     assert read(raw) is None
 
 
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_a_number_of_any_length_costs_no_other_field(sign):
+    raw = f'{{"type":"result","is_error":true,"result":"no","cost_usd":0.5,"tokens":{sign}{"9" * 5000}}}'
+    found = read(raw.encode())
+    assert (found.error, found.usage) == ("no", Usage(cost_usd=0.5))
+
+
 @pytest.mark.parametrize("value", ["NaN", '"\\ud800"', '"' + "x" * 1_000_001 + '"'])
 def test_an_output_that_is_no_json_is_left_out(value):
     found = read(f'{{"type":"result","summary":"s","output":{value}}}'.encode())
@@ -413,6 +420,18 @@ def test_result_none_reads_no_result_line(place):
         ({"is_error": True, "errors": ["Connection refused"]}, "transient", ""),
         ({"is_error": True, "subtype": "error_max_turns", "num_turns": 0}, "unknown", "error_max_turns"),
         ({"is_error": "yes"}, "unknown", "no message"),
+        ({"status": "error", "error": {"type": "x", "message": "code 429"}}, "rate_limited", "code 429"),
+        ({"error": "Invalid API key", "is_error": False}, "permanent", "authentication"),
+        (  # prose, cut off by a limit of the agent's own
+            {
+                "is_error": True,
+                "subtype": "error_max_turns",
+                "result": "I now handle HTTP 429 Too Many Requests",
+            },
+            "unknown",
+            "error_max_turns",
+        ),
+        ({"permission_denials": {"tool_name": "Write"}}, "blocked", "Write"),
         (
             {"permission_denials": [{"tool_name": "Write"}, {"tool_name": "Write"}, "Bash", {}]},
             "blocked",
