@@ -64,6 +64,8 @@ async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
     outcome = await watched(_called(agent, asked, place))
     seconds = round(run.clock.monotonic() - run.began, 3)
     after, restored = await _after(run)
+    if after.left_out != before.left_out:
+        standing.note_left_out(run, sorted(set(after.left_out) - set(before.left_out)))
     if restored:
         journal.record(run.clock.now(), ev.EvidenceChanged(paths=restored, action="restored"))
     if outside and (
