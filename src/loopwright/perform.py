@@ -63,6 +63,8 @@ async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
     run.began = run.clock.monotonic()
     outcome = await watched(_called(agent, asked, place))
     seconds = round(run.clock.monotonic() - run.began, 3)
+    if agent.in_folder:
+        journal.check()
     after, restored = await _after(run)
     if after.left_out != before.left_out:
         standing.note_left_out(run, sorted(set(after.left_out) - set(before.left_out)))

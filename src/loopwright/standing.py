@@ -85,7 +85,8 @@ def note_left_out(run: Run, paths: Sequence[str]) -> None:
     """Says which files are in no snapshot: nothing that loopwright does later can bring them back."""
     if paths:
         more = f" and {len(paths) - 10} more" if len(paths) > 10 else ""
-        run.tell(f"in no snapshot (secret-looking, large or a repository): {', '.join(paths[:10])}{more}")
+        names = run.journal.redact.text(", ".join(map(shown, paths[:10])))
+        run.tell(f"in no snapshot (secret-looking, large or a repository): {names}{more}")
 
 
 def note_changes(run: Run, seen: Look) -> None:
