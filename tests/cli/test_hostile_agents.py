@@ -46,12 +46,16 @@ def gone(pid: int) -> bool:
             STORE
             + "for name, in list(store.execute(\"select name from sqlite_master where type='table'\")):\n"
             "    store.execute(f'delete from {name}')\nstore.commit()",
-            "lost commits",
+            "lost commits|nothing more is kept",
         ),
         "its own attempt is deleted": (
             STORE + "store.execute('delete from commits where id = (select max(id) from commits)')\n"
             "store.commit()",
-            "lost commits",
+            "lost commits|nothing more is kept",
+        ),
+        "the run is no longer listed": (
+            STORE + "store.execute('delete from runs')\nstore.commit()",
+            "nothing more is kept|damaged",
         ),
         "another commit stands in its place": (
             STORE
