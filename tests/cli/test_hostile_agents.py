@@ -80,6 +80,14 @@ def test_a_run_whose_record_the_agent_spoils_never_passes(case, text, said):
     assert case.of(ev.AttemptSucceeded, ev.RunFinished) == []
 
 
+def test_code_of_the_agent_that_a_gate_runs_cannot_spoil_the_record_and_pass(case):
+    spoil = STORE + "store.execute('delete from commits')\nstore.commit()"
+    (case.folder / "check.py").write_text(f"import os\nif os.path.exists('spoil'):\n    exec({spoil!r})\n")
+    with pytest.raises(StoreError):
+        run(case, "open('spoil', 'w').close()", "python3 check.py")
+    assert case.of(ev.RunFinished) == []
+
+
 def test_the_files_of_an_attempt_are_not_trusted(case):
     """Its log is a folder, its artifacts a file: the next attempt, and the gates, have theirs all the same."""
     text = (
