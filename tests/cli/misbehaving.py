@@ -76,7 +76,7 @@ class Case:
     @property
     def log(self) -> bytes:
         """What the first attempt printed."""
-        return (self.folder / ".agent-state/artifacts/r/0001/attempt-1/agent.log").read_bytes()
+        return (self.folder / ".agent-state/artifacts" / self.name / "0001/attempt-1/agent.log").read_bytes()
 
     def git(self, *args: str) -> str:
         """git as the user would call it."""

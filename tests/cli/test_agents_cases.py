@@ -242,39 +242,73 @@ def rate_limit_texts(case: Case) -> None:
         assert case.run("", options={"run": ["sh", "-c", 'echo "$TEXT"']}).passed
 
 
+def self_approval(case: Case) -> None:
+    """Another run's agent, while a request is open: our own words for it are tried in tests/cli/test_lifecycle.py."""
+    assert case.run("claims_done.py", approval="always").exit_code == 6
+    (asked,) = case.of(ev.ApprovalRequested)
+    script = str(CASES / "approvals/self_approval.sh")
+    case.name = "other"
+    case.run("", options={"run": ["sh", script, asked.id]})
+    said = case.log
+    assert b"\nusage" in said.lower() or b"usage:" in said.lower()  # it does not know how to ask
+    marks = [line for line in said.splitlines() if line.startswith(b"LOOPWRIGHT_")]
+    assert not any(word in mark.upper() for mark in marks for word in (b"TOKEN", b"SECRET", b"SOCKET"))
+    case.name = "r"
+    assert case.run("claims_done.py", approval="always").reason == "approval_requested"
+    assert case.of(ev.ApprovalDecided) == []
+
+
+def missing_and_negative(case: Case) -> None:
+    for number, line in enumerate((CASES / "usage/missing_and_negative.jsonl").read_text().splitlines()):
+        case.name, case.environ["LINE"] = f"u{number}", line
+        end = case.run("", "false", options={"run": ["sh", "-c", 'echo "$LINE"']}, budget=1, max_iterations=3)
+        assert (end.reason, end.iterations, end.cost_usd) == ("cost_unknown", 1, None)
+    case.name = "estimated"
+    end = case.run(
+        "", "false", options={"run": ["sh", "-c", 'echo "$LINE"']}, budget=1, reserve=0.4, max_iterations=9
+    )
+    assert (end.reason, end.iterations, end.cost_usd) == ("budget", 2, None)
+
+
 CHECKS: dict[str, Callable[[Case], None]] = {
-    "ignores_sigterm.py": ignores_sigterm,
-    "parent_dies_child_ignores_term.py": parent_dies_child_ignores_term,
-    "grandchild_holds_stdout.py": grandchild_holds_stdout,
-    "prints_100mb.py": prints_100mb,
-    "invalid_utf8.py": invalid_utf8,
-    "long_json_line.py": long_json_line,
-    "waits_for_stdin.py": waits_for_stdin,
-    "silent_forever.sh": silent_forever,
-    "finishes_then_lingers.py": finishes_then_lingers,
-    "exit0_error_result.py": exit0_error_result,
-    "exit1_good_result.py": exit1_good_result,
-    "zero_turns.py": zero_turns,
-    "claims_done.py": claims_done,
-    "prompt_not_received.py": prompt_not_received,
-    "permission_denied.py": permission_denied,
-    "deletes_tests.sh": deletes_tests,
-    "adds_conftest_hook.sh": adds_conftest_hook,
-    "edits_outside.sh": edits_outside,
-    "commits_its_work.sh": commits_its_work,
-    "leaks_secret.sh": leaks_secret,
-    "adds_secret_file.sh": adds_secret_file,
-    "same_error_forever.sh": same_error_forever,
-    "writes_marker_then_crash.sh": writes_marker_then_crash,
-    "prompt_with_option_text.txt": prompt_with_option_text,
-    "rate_limit_texts.tsv": rate_limit_texts,
+    "agents/ignores_sigterm.py": ignores_sigterm,
+    "agents/parent_dies_child_ignores_term.py": parent_dies_child_ignores_term,
+    "agents/grandchild_holds_stdout.py": grandchild_holds_stdout,
+    "agents/prints_100mb.py": prints_100mb,
+    "agents/invalid_utf8.py": invalid_utf8,
+    "agents/long_json_line.py": long_json_line,
+    "agents/waits_for_stdin.py": waits_for_stdin,
+    "agents/silent_forever.sh": silent_forever,
+    "agents/finishes_then_lingers.py": finishes_then_lingers,
+    "agents/exit0_error_result.py": exit0_error_result,
+    "agents/exit1_good_result.py": exit1_good_result,
+    "agents/zero_turns.py": zero_turns,
+    "agents/claims_done.py": claims_done,
+    "agents/prompt_not_received.py": prompt_not_received,
+    "agents/permission_denied.py": permission_denied,
+    "agents/deletes_tests.sh": deletes_tests,
+    "agents/adds_conftest_hook.sh": adds_conftest_hook,
+    "agents/edits_outside.sh": edits_outside,
+    "agents/commits_its_work.sh": commits_its_work,
+    "agents/leaks_secret.sh": leaks_secret,
+    "agents/adds_secret_file.sh": adds_secret_file,
+    "agents/same_error_forever.sh": same_error_forever,
+    "agents/writes_marker_then_crash.sh": writes_marker_then_crash,
+    "agents/prompt_with_option_text.txt": prompt_with_option_text,
+    "agents/rate_limit_texts.tsv": rate_limit_texts,
+    "approvals/self_approval.sh": self_approval,
+    "usage/missing_and_negative.jsonl": missing_and_negative,
 }
-PENDING = {"adds_conftest_hook.sh": "needs block of changed runner files, which is being built"}
+PENDING = {"agents/adds_conftest_hook.sh": "needs block of changed runner files, which is being built"}
 
 
 def test_every_row_has_a_file_and_a_check():
-    rows = [line.split("\t")[0].removeprefix("agents/") for line in TABLE.read_text().splitlines()[1:]]
-    assert set(rows) == set(CHECKS) == {path.name for path in (CASES / "agents").iterdir()}
+    rows = [line.split("\t")[0] for line in TABLE.read_text().splitlines()[1:]]
+    assert set(rows) == set(CHECKS)
+    assert {row for row in rows if row.startswith("agents/")} == {
+        f"agents/{path.name}" for path in (CASES / "agents").iterdir()
+    }
+    assert all((CASES / row).is_file() for row in rows)
     assert len(rows) == len(CHECKS)
 
 
