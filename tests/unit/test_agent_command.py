@@ -348,8 +348,6 @@ def test_result_none_reads_no_result_line(place):
         ),
         ({"needs_human": "the password"}, "blocked", "the password"),
         ({"needs_human": True}, "blocked", "asks for a person"),
-        ({"turns": 0}, "no_op", "no turns"),
-        ({"num_turns": 0, "result": "x"}, "no_op", "no turns"),
     ],
 )
 @pytest.mark.parametrize("code", [0, 1])
@@ -359,6 +357,16 @@ def test_what_a_result_reports_decides_whatever_the_exit_code(fields, kind, mess
     assert failed.kind == kind
     assert message in failed.message
     assert failed.usage.cost_usd == 0.5
+
+
+def test_no_turns_are_for_those_to_judge_who_see_the_work():
+    assert judged(turns=0, summary="x").result.usage.turns == 0
+    assert judged(replace(EXIT, code=1), num_turns=0, result="x").kind == "no_op"
+
+
+def test_a_control_character_costs_no_field():
+    raw = b'{"type":"result","is_error":true,"result":"\x1b[31mHTTP 429\tnow"}'
+    assert read(raw).error == "HTTP 429 now"
 
 
 def test_a_reset_in_a_result_is_waited_for():

@@ -194,11 +194,8 @@ def outcome(end: Exit, said: Said | None, *, idle_s: float | None, now: datetime
         quiet = f"idle {idle_s:g} s" if end.ended == "idle" and idle_s is not None else None
         return Worked(result=_result(end, said), timed_out=True, degraded=quiet)
     ended_well = end.code == 0 or end.ended == "lingered"
-    if said is None or not said.good:
-        if not ended_well:
-            return _unexplained(end, said, now)
-        if said is not None and said.usage.turns == 0:
-            return Failed(kind="no_op", message="it reports no turns: nothing was done", usage=said.usage)
+    if not ended_well and (said is None or not said.good):
+        return _unexplained(end, said, now)
     wrong = [said.cut] if said is not None and said.cut else []
     wrong += [] if ended_well else [failures.status(end.code, end.signal)]
     wrong += [end.log_problem] if end.log_problem else []
@@ -282,7 +279,7 @@ def _finished(line: bytes) -> bool:
 def read(line: bytes) -> Said | None:
     """What a line says if it is one JSON object with `"type": "result"`, else `None`."""
     try:
-        found = json.loads(line.decode(errors="replace"), parse_int=_integer)
+        found = json.loads(line.decode(errors="replace"), strict=False, parse_int=_integer)
     except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict) or found.get("type") != "result":
