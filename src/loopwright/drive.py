@@ -92,8 +92,6 @@ async def _driven(run: Run, watch: _Watch, *, effects: bool) -> Finished | Waiti
                 await journal.save()
                 journal.record(now, await asyncio.to_thread(run.deliver, command))
             case Finish(finished=finished):
-                if run.workspace.watched:  # gates ran code of the agent's
-                    journal.check()
                 journal.record(now, finished)
                 await journal.save()
             case Wait():

@@ -173,6 +173,31 @@ def test_its_whole_group_gone_is_no_crash_of_ours(case, number):
     assert case.kinds == ["unknown"]
 
 
+GOOD = '{"type": "result", "is_error": false, "result": "all done", "cost_usd": 0.1}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"import sys, time\nsys.stdout.write('{GOOD}')\nsys.stdout.flush()\ntime.sleep(60)",
+        f"import sys, time\nsys.stdout.write('}}\\n' * 99 + '{GOOD}')\nsys.stdout.flush()\ntime.sleep(60)",
+        f"import os, time\nprint('{GOOD}', flush=True)\nos.close(1)\nos.close(2)\ntime.sleep(60)",
+        (
+            "import signal, sys, time\n"
+            """end = '{"type": "result", "is_error": true, "result": "HTTP 500"}'\n"""
+            "signal.signal(signal.SIGTERM, lambda *_: (print(end, flush=True), sys.exit(1)))\n"
+            f"print('{GOOD}', flush=True)\ntime.sleep(60)"
+        ),
+    ],
+    ids=["no line end", "no line end, after many", "output closed", "it calls its end an error"],
+)
+def test_what_lingers_after_its_result_succeeded(case, text):
+    run = {"run": ["python3", "-I", "-S", "-c", text], "linger": "100ms"}
+    end = case.run("", options=run, attempt_timeout="20s")
+    assert (end.passed, end.cost_usd, case.worked.summary) == (True, 0.1, "all done")
+    assert (case.worked.timed_out, case.worked.degraded, case.worked.seconds < 10) == (False, None, True)
+
+
 @pytest.mark.parametrize("codec", ["utf-16", "utf-32", "cp037"])
 def test_a_result_in_another_encoding_is_prose(case, codec):
     text = f"""
