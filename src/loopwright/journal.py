@@ -81,6 +81,15 @@ class Journal:
             raise Corrupt(f"run {self.run} has lost commits: a fold was kept of {n}")
         return codec.link_of(line) == link
 
+    def check(self) -> None:
+        """`Corrupt` unless the last commit stands as it was written: an agent can reach the files of a store."""
+        one = getattr(self.store, "one", None)  # other stores notice as they append
+        line = None if one is None else one(self.run, self.n)
+        if one is not None and (line is None or codec.link_of(line) != self._link):
+            raise Corrupt(
+                f"commit {self.n} of run {self.run} was changed while it was in use: nothing more is kept"
+            )
+
     def catch_up(self) -> None:
         """Folds what others wrote since."""
         for commit in commits(self.store, self.run, self.n, self._link):

@@ -63,7 +63,11 @@ async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
     run.began = run.clock.monotonic()
     outcome = await watched(_called(agent, asked, place))
     seconds = round(run.clock.monotonic() - run.began, 3)
+    if agent.in_folder:
+        journal.check()
     after, restored = await _after(run)
+    if after.left_out != before.left_out:
+        standing.note_left_out(run, sorted(set(after.left_out) - set(before.left_out)))
     if restored:
         journal.record(run.clock.now(), ev.EvidenceChanged(paths=restored, action="restored"))
     if outside and (
@@ -193,8 +197,9 @@ def _honest(worked: Worked, *, same: bool, recorded: bool) -> Worked | Failed:
         )
     if result.needs_human:
         return Failed(kind="blocked", message=result.needs_human, usage=result.usage, session=result.session)
-    if result.usage.turns == 0 or (same and _empty(result.output) and not result.summary.strip()):
-        silent = "reported no turn" if result.usage.turns == 0 else "changed nothing and said nothing"
+    idle = result.usage.turns == 0 and (same or not recorded)
+    if idle or (same and _empty(result.output) and not result.summary.strip()):
+        silent = "reported no turn" if idle else "changed nothing and said nothing"
         return Failed(kind="no_op", message=f"the agent {silent}", usage=result.usage, session=result.session)
     return worked
 

@@ -166,7 +166,8 @@ class Store(Protocol):
 
     Commits are bytes the store never looks into, without a newline; `n` counts from 1. Damage found in
     them is the reader's (`codec`) to name. A store may also have `place(run, n)`, where a commit stands, for
-    that message, and `mend(run, kept_of)`, which makes anew what it keeps beside a journal (`mending`).
+    that message, `one(run, n)`, commit `n` looked up anew, where an append alone would not notice that it was
+    spoilt, and `mend(run, kept_of)`, which makes anew what it keeps beside a journal (`mending`).
     `loopwright.testing.check_store` tries all that is said here.
     """
 

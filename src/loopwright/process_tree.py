@@ -118,8 +118,8 @@ class Tree:
                 self.end(LEFTOVER_GRACE_S)  # what is left has nothing more to say
             return False
         self.life_at = self.loop.time()
-        if self.streams[stream] is self.out:
-            try:
+        if self.streams[stream] is self.out and not (self.asked and self.ended == "lingered"):
+            try:  # what it says of being ended after its result is no other result
                 self.lines.add(chunk)
             except Exception as error:  # noqa: BLE001 -- raised again by `supervise`
                 self.fail(error)

@@ -38,6 +38,8 @@ async def gates(run: Run, command: RunGates, watched: Watched) -> None:
         started = run.clock.monotonic()
         scores = await watched(_all_scored(run, batch, command.iteration))
         run.gated = True
+        if run.workspace.watched:
+            run.journal.check()  # they ran code of the agent's
         rewritten = await _undone(run) if run.workspace.watched else ()
         if isinstance(scores, Cut):
             return

@@ -7,6 +7,7 @@ asked about stays in place, and is trusted only when a person says so.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Literal
 
 from loopwright.core import events as ev
@@ -80,6 +81,14 @@ async def follow(run: Run) -> None:
         await asyncio.to_thread(workspace.remember, state.evidence)
 
 
+def note_left_out(run: Run, paths: Sequence[str]) -> None:
+    """Says which files are in no snapshot: nothing that loopwright does later can bring them back."""
+    if paths:
+        more = f" and {len(paths) - 10} more" if len(paths) > 10 else ""
+        names = run.journal.redact.text(", ".join(map(shown, paths[:10])))
+        run.tell(f"in no snapshot (secret-looking, large or a repository): {names}{more}")
+
+
 def note_changes(run: Run, seen: Look) -> None:
     """Records what changed in the workspace while no attempt ran: the first look, the user's edits, gates' files."""
     state = run.journal.state
@@ -90,10 +99,7 @@ def note_changes(run: Run, seen: Look) -> None:
         changed = ev.WorkspaceChanged(snapshot=seen.tree, evidence=evidence, cause="baseline")
         for glob in run.workspace.unmatched():
             run.tell(f"protected: {glob!r} matches no file")
-        if seen.left_out:
-            run.tell(
-                f"in no snapshot (secret-looking, large or a repository): {', '.join(seen.left_out[:10])}"
-            )
+        note_left_out(run, seen.left_out)
     elif state.tampered is not None and seen.evidence != expected(state):
         note_tampering(run, run.workspace.touched())
         changed = ev.WorkspaceChanged(snapshot=seen.tree, cause="user")

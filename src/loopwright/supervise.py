@@ -43,8 +43,8 @@ class Process:
 
     `env` is the complete environment. `log` gets stdout and stderr together, at most `log_bytes`. `stdin` is all it
     can read. Lengths of time are seconds. `idle_s`: so long without output, CPU use in the tree or a new value of
-    `active` (a cheap fingerprint of the workspace) ends it. `finished` is asked about complete stdout lines that
-    look like a JSON object; once it held, the program has `linger_s` left, and being ended then is no failure.
+    `active` (a cheap fingerprint of the workspace) ends it. `finished` is asked about stdout lines that
+    look like a complete JSON object; once it held, the program has `linger_s` left, and being ended then is no failure.
     `drain_s`: how long output of what the program left behind is still read after its exit. `head_bytes` and
     `tail_bytes` of stdout are kept in memory. `redact` takes the secrets out of all that is kept or observed.
     """

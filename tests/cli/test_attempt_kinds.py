@@ -80,10 +80,25 @@ ROWS = {
     ),
     "no_op": Row(calls=({},), kinds=("no_op",) * 2, starts=2, message="changed nothing and said nothing"),
     "no_op, no turns": Row(
-        calls=({**WORK, "result": {"summary": "hello", "num_turns": 0}},),
+        calls=({"result": {"summary": "hello", "num_turns": 0}},),
         kinds=("no_op",) * 2,
         starts=2,
         message="no turn",
+    ),
+    "no turns, nothing recorded": Row(
+        calls=({**WORK, "result": {"summary": "hello", "num_turns": 0}},),
+        kinds=("no_op",) * 2,
+        starts=2,
+        args=("--workspace", "none"),
+        message="no turn",
+    ),
+    "no turns, and yet there is work": Row(
+        calls=({**DONE, "result": {"summary": "hello", "num_turns": 0}},),
+        kinds=(),
+        starts=1,
+        reason="quality_reached",
+        code=0,
+        worked={"degraded": None, "summary": "hello"},
     ),
     "no_output, idle": Row(
         calls=({"sleep": 60},),

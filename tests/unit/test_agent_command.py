@@ -58,10 +58,6 @@ def call(place, run, attempt=ATTEMPT, **options):
     return asyncio.run(command(run=run, **options).call(attempt, place))
 
 
-def case(place, name, **options):
-    return call(place, [str(CASES / name)], **options)
-
-
 def line(**fields):
     return json.dumps({"type": "result", **fields}).encode()
 
@@ -74,99 +70,12 @@ def judged(end=EXIT, **fields):
     return outcome(end, said(**fields), idle_s=None, now=NOW)
 
 
-# --- the case files -------------------------------------------------------------------------------
-
-
-def test_exit_0_with_an_error_result_is_rate_limited(place):
-    outcome = case(place, "exit0_error_result.py")
-    assert outcome.kind == "rate_limited"
-    assert outcome.usage == Usage(tokens=0, turns=0)
-
-
-def test_exit_1_with_a_good_result_is_degraded(place):
-    outcome = case(place, "exit1_good_result.py")
-    assert (outcome.degraded, outcome.timed_out) == ("exit 1", False)
-    assert outcome.result.usage == Usage(cost_usd=0.42, turns=9)
-    assert outcome.result.summary == outcome.result.output == "finished"
-
-
-def test_zero_turns_is_no_op(place):
-    assert case(place, "zero_turns.py").kind == "no_op"
-
-
-def test_claims_are_a_summary_and_nothing_else(place):
-    outcome = case(place, "claims_done.py")
-    assert outcome.result.summary == "LOOP_COMPLETE"
-    assert not outcome.result.claims_done
-
-
-def test_prose_without_a_result_is_work_whose_effect_others_judge(place):
-    outcome = case(place, "prompt_not_received.py")
-    assert outcome.result.summary.startswith("I don't see a request")
-    assert outcome.result.usage == Usage()
-
-
-def test_a_refused_tool_is_blocked_and_named(place):
-    outcome = case(place, "permission_denied.py")
-    assert (outcome.kind, outcome.message) == ("blocked", "it was not allowed to use Write")
-
-
-def test_a_wrong_key_is_permanent(place):
-    outcome = case(place, "same_error_forever.sh")
-    assert outcome.kind == "permanent"
-    assert "401 invalid api key" in outcome.message
-
-
-def test_after_the_result_it_may_linger_only_so_long(place):
-    outcome = case(place, "finishes_then_lingers.py", linger=0.1)
-    assert outcome == Worked(result=outcome.result)
-    assert (outcome.result.summary, outcome.result.usage.cost_usd) == ("all done", 0.10)
-
-
-def test_bytes_that_are_no_text(place):
-    outcome = case(place, "invalid_utf8.py")
-    assert outcome.result.summary == "ok"
-    assert b"caf\xe9" in (place.artifacts / "agent.log").read_bytes()
-
-
-def test_a_result_after_a_long_line(place):
-    assert case(place, "long_json_line.py").result.usage.cost_usd == 0.5
-
-
-def test_stdin_ends(place):
-    assert case(place, "waits_for_stdin.py", prompt="file").result.summary == "got 0 bytes"
-    assert case(place, "waits_for_stdin.py").result.summary != "got 0 bytes"
-
-
-def test_what_it_left_running_does_not_hold_it_up(place):
-    assert case(place, "grandchild_holds_stdout.py").result.summary == "ok"
-
-
-@pytest.mark.parametrize("name", ["ignores_sigterm.py", "parent_dies_child_ignores_term.py"])
-def test_a_timeout_keeps_the_work(place, name):
-    outcome = case(replace(place, timeout_s=2.0), name)  # long enough for Python to start on a busy machine
-    assert outcome.timed_out
-    assert outcome.degraded is None
-    assert outcome.result.summary.startswith(("working", "parent "))
+# --- how it ends: the case files themselves are in tests/cli/test_agents_cases.py ------------------
 
 
 def test_the_deadline_of_the_attempt_binds_too(place):
     outcome = call(place, ["sleep", "4"], replace(ATTEMPT, deadline_s=0.2))
     assert outcome.timed_out
-
-
-def test_no_sign_of_life_is_told_apart(place):
-    outcome = case(replace(place, idle_s=0.3), "silent_forever.sh")
-    assert (outcome.timed_out, outcome.degraded) == (True, "idle 0.3 s")
-
-
-def test_a_lot_of_output(place):
-    assert case(place, "prints_100mb.py").result.summary == "DONE"
-
-
-def test_killed_from_within(place):
-    outcome = case(place, "writes_marker_then_crash.sh")
-    assert (outcome.kind, outcome.message) == ("unknown", "killed by SIGKILL; out of memory?")
 
 
 # --- what it is given -----------------------------------------------------------------------------
@@ -360,6 +269,13 @@ def test_what_is_no_result_line(raw):
     assert read(raw) is None
 
 
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_a_number_of_any_length_costs_no_other_field(sign):
+    raw = f'{{"type":"result","is_error":true,"result":"no","cost_usd":0.5,"tokens":{sign}{"9" * 5000}}}'
+    found = read(raw.encode())
+    assert (found.error, found.usage) == ("no", Usage(cost_usd=0.5))
+
+
 @pytest.mark.parametrize("value", ["NaN", '"\\ud800"', '"' + "x" * 1_000_001 + '"'])
 def test_an_output_that_is_no_json_is_left_out(value):
     found = read(f'{{"type":"result","summary":"s","output":{value}}}'.encode())
@@ -413,6 +329,18 @@ def test_result_none_reads_no_result_line(place):
         ({"is_error": True, "errors": ["Connection refused"]}, "transient", ""),
         ({"is_error": True, "subtype": "error_max_turns", "num_turns": 0}, "unknown", "error_max_turns"),
         ({"is_error": "yes"}, "unknown", "no message"),
+        ({"status": "error", "error": {"type": "x", "message": "code 429"}}, "rate_limited", "code 429"),
+        ({"error": "Invalid API key", "is_error": False}, "permanent", "authentication"),
+        (  # prose, cut off by a limit of the agent's own
+            {
+                "is_error": True,
+                "subtype": "error_max_turns",
+                "result": "I now handle HTTP 429 Too Many Requests",
+            },
+            "unknown",
+            "error_max_turns",
+        ),
+        ({"permission_denials": {"tool_name": "Write"}}, "blocked", "Write"),
         (
             {"permission_denials": [{"tool_name": "Write"}, {"tool_name": "Write"}, "Bash", {}]},
             "blocked",
@@ -420,8 +348,6 @@ def test_result_none_reads_no_result_line(place):
         ),
         ({"needs_human": "the password"}, "blocked", "the password"),
         ({"needs_human": True}, "blocked", "asks for a person"),
-        ({"turns": 0}, "no_op", "no turns"),
-        ({"num_turns": 0, "result": "x"}, "no_op", "no turns"),
     ],
 )
 @pytest.mark.parametrize("code", [0, 1])
@@ -431,6 +357,16 @@ def test_what_a_result_reports_decides_whatever_the_exit_code(fields, kind, mess
     assert failed.kind == kind
     assert message in failed.message
     assert failed.usage.cost_usd == 0.5
+
+
+def test_no_turns_are_for_those_to_judge_who_see_the_work():
+    assert judged(turns=0, summary="x").result.usage.turns == 0
+    assert judged(replace(EXIT, code=1), num_turns=0, result="x").kind == "no_op"
+
+
+def test_a_control_character_costs_no_field():
+    raw = b'{"type":"result","is_error":true,"result":"\x1b[31mHTTP 429\tnow"}'
+    assert read(raw).error == "HTTP 429 now"
 
 
 def test_a_reset_in_a_result_is_waited_for():

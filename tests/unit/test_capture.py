@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from loopwright.capture import LINE_BYTES, Ends, Lines, open_log
+from loopwright.capture import LINE_BYTES, PEEKS, Ends, Lines, open_log
 
 RESULT = b'{"type":"result","is_error":false,"result":"ok"}'
 
@@ -117,4 +117,17 @@ def test_finished_is_asked_about_json_lines_until_it_holds():
         for piece in pieces(b'{"n":1}\nprose {done}\n{"n":2}\r\n{"done":3}\n{"n":4}\n', seed):
             lines.add(piece)
         assert lines.done
-        assert seen == [b'{"n":1}', b'{"n":2}', b'{"done":3}']
+        assert list(dict.fromkeys(seen)) == [b'{"n":1}', b'{"n":2}', b'{"done":3}']
+
+
+def test_a_line_without_its_end_is_asked_about_and_not_for_ever():
+    seen = []
+    lines = Lines(seen.append)
+    lines.add(b'x\n{"n":1')
+    lines.add(b"}")
+    assert seen == [b'{"n":1}']
+    for _ in range(1000):
+        lines.add(b"}")
+    assert len(seen) == PEEKS
+    lines.add(b'\n{"n":2}')
+    assert seen[-1] == b'{"n":2}'

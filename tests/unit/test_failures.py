@@ -136,6 +136,27 @@ def test_only_the_end_counts():
     assert classify("Error: 401 invalid api key" + ", really" * 2000, NOW).kind == "unknown"
 
 
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("botocore: ThrottlingException: Rate exceeded", "rate_limited"),
+        ("Too many tokens, please wait before trying again.", "rate_limited"),
+        ("ServiceQuotaExceededException", "rate_limited"),
+        ("litellm.RateLimitError: no more", "rate_limited"),
+        ("429 try again in 20ms", "rate_limited"),
+        ("src/ratelimiter.py:429: error", "unknown"),
+        ("tests/test_rate_limit.py::test_429 FAILED", "unknown"),
+        ("cannot read rate_limit.txt", "unknown"),
+        ("Your account is not active, please check your billing details", "permanent"),
+        ("This organization has been disabled.", "permanent"),
+        ("input length and `max_tokens` exceed context limit", "context_overflow"),
+        ("413 request_too_large", "context_overflow"),
+    ],
+)
+def test_words_of_the_makers(text, kind):
+    assert classify(text, NOW).kind == kind
+
+
 def test_billing_beside_a_429_is_not_waited_for():
     failure = classify('{"code": "insufficient_quota"}\nHTTP 429 Too Many Requests; Retry-After: 5', NOW)
     assert (failure.kind, failure.retry_after_s) == ("permanent", None)
@@ -183,6 +204,21 @@ def test_a_quota_that_names_its_time_is_waited_for():
         ("usage limit reached · resets 3pm (../../etc/passwd)", None),
         ("usage limit reached · resets 3pm (America)", None),
         ("usage limit reached · resets 3 times", None),
+        ("HTTP 429; Retry-After: Thursday, 01-Jan-26 00:10:00 GMT", 600),
+        ("HTTP 429; Retry-After: Thu Jan  1 00:10:00 2026", 600),
+        ("HTTP 429; Retry-After: Thu, 1 Jan 2026 02:10:00 +0200", 600),
+        ("quota exceeded, retry after 2026-01-01T00:30:00Z", 1800),  # not 2,026 seconds
+        ("HTTP 429 try again at 2026-01-01 00:30:00", 1800),
+        ("HTTP 429\nanthropic-ratelimit-unified-reset: 1767229200", HOUR),
+        ("HTTP 429\nx-ratelimit-reset-requests: 6m0s", 360),
+        ("HTTP 429\nratelimit-reset: 30", 30),
+        ("HTTP 429 retry in 30 hopes", 30),  # no hours
+        ("rate limit: please wait 5 minutes before trying again", 300),
+        ("limit reached ∙ resets at 3PM Europe/Paris", 14 * HOUR),
+        ("limit reached ∙ resets 3 PM EST", 20 * HOUR),
+        ("limit reached ∙ resets 3 PM PST and not before", None),
+        ("limit reached ∙ resets at 3PM Please upgrade", 15 * HOUR),
+        ("limit reached, resets tomorrow at 3am (UTC)", 27 * HOUR),
     ],
 )
 def test_when_to_try_again(text, seconds):
@@ -228,7 +264,16 @@ def test_messages_are_clean_and_bounded():
 
 
 @pytest.mark.parametrize(
-    "text", ["try again in " + "1a" * 4000, "model " * 1400, "resets " * 1200, "\x1b]" * 4000]
+    "text",
+    [
+        "reset" * 1600,
+        "ratelimit-reset" * 500,
+        "rate_limit" * 800,
+        "try again in " + "1a" * 4000,
+        "model " * 1400,
+        "resets " * 1200,
+        "\x1b]" * 4000,
+    ],
 )
 def test_no_text_takes_long(text):
     began = time.perf_counter()

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -194,11 +194,8 @@ def outcome(end: Exit, said: Said | None, *, idle_s: float | None, now: datetime
         quiet = f"idle {idle_s:g} s" if end.ended == "idle" and idle_s is not None else None
         return Worked(result=_result(end, said), timed_out=True, degraded=quiet)
     ended_well = end.code == 0 or end.ended == "lingered"
-    if said is None or not said.good:
-        if not ended_well:
-            return _unexplained(end, said, now)
-        if said is not None and said.usage.turns == 0:
-            return Failed(kind="no_op", message="it reports no turns: nothing was done", usage=said.usage)
+    if not ended_well and (said is None or not said.good):
+        return _unexplained(end, said, now)
     wrong = [said.cut] if said is not None and said.cut else []
     wrong += [] if ended_well else [failures.status(end.code, end.signal)]
     wrong += [end.log_problem] if end.log_problem else []
@@ -282,7 +279,7 @@ def _finished(line: bytes) -> bool:
 def read(line: bytes) -> Said | None:
     """What a line says if it is one JSON object with `"type": "result"`, else `None`."""
     try:
-        found = json.loads(line.decode(errors="replace"))
+        found = json.loads(line.decode(errors="replace"), strict=False, parse_int=_integer)
     except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict) or found.get("type") != "result":
@@ -290,6 +287,7 @@ def read(line: bytes) -> Said | None:
     subtype = found.get("subtype")
     subtype = subtype if isinstance(subtype, str) and subtype.startswith("error") else ""
     failed = found.get("is_error") not in (None, False, "", "false")  # anything odd is an error, too
+    failed = failed or found.get("status") in ("error", "failed") or bool(found.get("error"))
     return Said(
         summary=_string(found.get("summary")) or _string(found.get("result")),
         output=_output(found.get("output")),
@@ -301,6 +299,11 @@ def read(line: bytes) -> Said | None:
         needs_human=_needs_human(found.get("needs_human")),
         claims_done=found.get("claims_done") is True,
     )
+
+
+def _integer(digits: str) -> int | float:
+    """A number as JSON writes it; more digits than Python reads must not cost the line they stand in."""
+    return int(digits) if len(digits) <= 4000 else inf
 
 
 def _string(value: object, limit: int = SUMMARY_BYTES) -> str:
@@ -323,10 +326,9 @@ def _needs_human(value: object) -> str | None:
 
 
 def _refused(value: object) -> tuple[str, ...]:
-    """The tools named in a list of denials, each once, at most ten."""
-    if not isinstance(value, list):
-        return ()
-    names = [entry.get("tool_name") if isinstance(entry, dict) else entry for entry in value]
+    """The tools named in a list of denials (or in one alone), each once, at most ten."""
+    entries = value if isinstance(value, list) else [value] if value else []
+    names = [entry.get("tool_name") if isinstance(entry, dict) else entry for entry in entries]
     return tuple(dict.fromkeys(_string(name, 100) or "a tool" for name in names))[:10]
 
 
@@ -337,7 +339,8 @@ def _error(found: Mapping[str, Any], subtype: str) -> str:
     parts += [_string(found.get(key), 100) for key in ("api_error_type", "terminal_reason")] + [subtype]
     parts += [_string(nested.get("message") if isinstance(nested, dict) else nested)]
     parts += [_string(item, 500) for item in errors[:5]] if isinstance(errors, list) else []
-    parts += [_string(found.get("result")) or _string(found.get("summary"))]
+    if not subtype.startswith("error_max"):  # what was said before a limit cut it off is prose
+        parts += [_string(found.get("result")) or _string(found.get("summary"))]
     return " · ".join(" ".join(part.split()) for part in parts if part) or "no message"
 
 

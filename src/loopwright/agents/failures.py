@@ -57,6 +57,9 @@ def _http(codes: str) -> str:
     )
 
 
+_FILE: Final = (
+    r"\w{0,60}\.(?:[jt]sx?|pyi?|go|rs|rb|java|cc?|cpp|h|txt|md|json|ya?ml|toml|log|sh)\b"  # no error, a name
+)
 _STATED: Final = r"(?:try again|retry|available|resets?|reset)\b.{0,20}?\b(?:in|after)\s+\d"
 _LIMIT_WORDS: Final = (
     r"(?:usage|rate|session|hour(?:ly)?|daily|weekly|monthly|request|quota|spend(?:ing)?|plan)"
@@ -72,23 +75,25 @@ RULES: Final[tuple[Rule, ...]] = (
         r"payment required",
         _http("402"),
         # Gemini says the same of a limit per minute, but then with a time.
-        rf"(?<!\w)exceeded your current quota(?!.*{_STATED})|plan and billing details(?!.*{_STATED})",
+        rf"(?<!\w)exceeded your current quota(?!.*{_STATED})|check your (?:plan and )?billing(?!.*{_STATED})",
     ),
     _rule(
         "context_overflow",
         "the context is full",
         r"prompt(?: is|_)?[ _]?too[ _]long|input is too long",
-        r"context[_ ]length|context[_ ]?overflow|maximum context|context window",
+        r"context[_ ]length|context[_ ]?overflow|maximum context|context window|exceeds? (?:the )?context limit",
+        r"request[_ ](?:entity[_ ])?too[_ ]large",
+        _http("413"),
     ),
     _rule(
         "rate_limited",
         "rate limited",
         _http("429"),
-        r"too many requests",
-        r"\brate[ _-]?limit(?!er)|RateLimit|\bthrottl(?:ed|ing)\b|usage_limit_reached",
+        r"too many requests|too many tokens, please wait|\b429\b.{0,40}\b(?:try again|retry)",
+        rf"(?:\brate[ _-]?|(?-i:Rate))limit(?!ers?(?![a-z])|{_FILE})|\bthrottl(?:ed|ing)(?:exception|error)?\b|usage_limit_reached",
         rf"\b{_LIMIT_WORDS}[ -]limits? (?:has been |was )?(?:reached|exceeded|hit)",
         r"\bhit your (?:[\w-]+ ){0,3}limit",
-        r"resource_exhausted|exhausted your capacity|quota (?:will reset|exceeded|has been exceeded)",
+        r"resource_exhausted|exhausted your capacity|quota(?: will reset| ?exceeded| has been exceeded)",
         r"exceeded your current quota|\blimit reached\b.*\bresets?\b",
         r"\bresets?(?: at)? (?:[A-Z][a-z]{2,8}\.? \d{1,2},? (?:at )?)?\d{1,2}(?::\d\d)?\s*[ap]\.?m\b",
     ),
@@ -106,6 +111,7 @@ RULES: Final[tuple[Rule, ...]] = (
         _http("401|403"),
         r"(?:invalid|incorrect|missing|expired|revoked|malformed)[ _](?:x-)?api[ _-]?key|api key (?:not|is not) (?:valid|found|set)",
         r"authentication[_ ](?:error|failed)|AuthenticationError|failed to authenticate|\bunauthorized\b",
+        r"\b(?:account|organi[sz]ation|workspace|user) (?:has been |is |was )?(?:disabled|suspended|deactivated|terminated)",
         r"not logged in|please (?:run /?log ?in|log ?in|sign in)|login required|(?:token|credentials) (?:has |have )?expired",
     ),
     _rule(
@@ -142,27 +148,33 @@ _NOT_FOUND: Final = re.compile(r":? (?:command )?not found\s*$", re.IGNORECASE)
 _DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _AFTER: Final = re.compile(
-    r"retry[-_ ]?after(?P<ms>[-_ ]?ms)?[\"']?\s*[:=]\s*[\"']?(?:(?P<n>\d+(?:\.\d+)?)|(?P<date>[A-Z][a-z]{2},[^\"';\n]{10,40}))",
+    r"retry[-_ ]?after(?P<ms>[-_ ]?ms)?[\"']?\s*[:=]\s*[\"']?(?:(?P<n>\d+(?:\.\d+)?)|(?P<date>[A-Z][a-z]{2,8},? [^\"';\n]{10,40}))",
     re.IGNORECASE,
 )
 _EPOCH: Final = re.compile(
-    r"(?:\||reset[-_ ]?s?_?at[\"']?\s*[:=]\s*[\"']?)(?P<n>\d{10}(?:\d{3})?)\b", re.IGNORECASE
+    r"(?:\||reset[a-z_-]{0,40}(?: at)?[\"']?\s*[:=]\s*[\"']?)(?P<n>\d{10}(?:\d{3})?)\b", re.IGNORECASE
 )
 _ISO: Final = re.compile(
-    r"\breset[a-z_-]*(?:\s(?:at|on|time))*[\"']?\s*[:=]?\s*[\"']?(?P<date>20\d\d-\d\d-\d\dT[\d:.]{5,16}(?:Z|[+-]\d\d:\d\d))",
+    r"(?:reset[a-z_-]{0,40}|\b(?:try again|retry|available))(?:\s(?:at|on|time|after))*[\"']?\s*[:=]?\s*[\"']?"
+    r"(?P<date>20\d\d-\d\d-\d\d[T ][\d:.]{5,16}(?:Z|[+-]\d\d:\d\d)?)",
     re.IGNORECASE,
 )
+_UNIT: Final = (
+    r"(?:ms|milli[a-z]*|s(?:ec[a-z]*)?|m(?:in[a-z]*)?|h(?:(?:ou)?rs?)?|d(?:ays?)?|w(?:eeks?)?)(?![a-z])"
+)
 _LENGTH: Final = re.compile(
-    r"(?:\b(?:try again|retry|wait|available|resets?)\b[^.;\n\d]{0,24}?(?:\b(?:in|after|for)\s+|\bwait\s+)"
-    r"|(?:retry_?delay|resets?_in_seconds|retry_in)[\"']?\s*[:=]\s*[\"']?)"
-    r"(?P<parts>\d+(?:\.\d+)?(?:\s*[a-z]+)?(?:(?:,?\s+|,?\s+and\s+)?\d+(?:\.\d+)?\s*[a-z]+)*)",
+    r"(?:\bwait\s+(?:for\s+)?(?:at least\s+)?|\b(?:try again|retry|wait|available|resets?)\b[^.;\n\d]{0,24}?(?:\b(?:in|after|for)\s+|\bwait\s+)"
+    r"|(?:retry_?delay|resets?_in_seconds|retry_in|ratelimit-reset[a-z-]{0,40})[\"']?\s*[:=]\s*[\"']?)"
+    r"(?!20\d\d-\d\d-)(?P<parts>\d+(?:\.\d+)?"
+    rf"(?:\s*{_UNIT})?(?:(?:,?\s+|,?\s+and\s+)?\d+(?:\.\d+)?\s*{_UNIT})*)",
     re.IGNORECASE,
 )
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.IGNORECASE)
 _CLOCK: Final = re.compile(
     r"\b(?:resets?|try again)(?: (?:at|on))?[:\s]+(?:(?P<word>[A-Z][a-z]{2,8})\.?,?\s+"
     r"(?:(?P<day>\d{1,2})(?:st|nd|rd|th)?\b,?\s*(?:(?P<year>20\d\d)\b,?\s*)?)?(?:at\s+)?)?"
-    r"(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?\s*(?P<half>[ap])?\.?(?(half)m\b)\.?(?:\s*\((?P<zone>[^()\n]{1,64})\))?",
+    r"(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?\s*(?P<half>[ap])?\.?(?(half)m\b)\.?"
+    r"(?:\s*\((?P<zone>[^()\n]{1,64})\)|\s+(?P<bare>[A-Z][a-z]+(?:/[A-Za-z_+-]+){1,2}|(?-i:[A-Z]{2,4}T|UTC)\b))?",
     re.IGNORECASE,
 )
 
@@ -294,9 +306,10 @@ def _length(parts: str) -> float:
 
 def _clock(found: re.Match[str], now: datetime) -> tuple[float | None, str]:
     """Seconds until the next time the clock of the named zone shows this, and a note if it cannot be read."""
-    zone = _zone(found["zone"], now)
+    named = found["zone"] or found["bare"]
+    zone = _zone(named, now)
     if zone is None:
-        return None, f" (unknown time zone {found['zone']}, so the usual back-off holds)"
+        return None, f" (unknown time zone {named}, so the usual back-off holds)"
     hour, minute = int(found["hour"]), int(found["minute"] or 0)
     half = (found["half"] or "").lower()
     if minute > 59 or hour > 23 or (half and not 1 <= hour <= 12):
@@ -325,6 +338,8 @@ def _zone(name: str | None, now: datetime) -> tzinfo | None:
 def _days(found: re.Match[str], today: datetime) -> tuple[list[datetime], timedelta]:
     """The days a clock time may be about, and how long past it is a late message, not the next one."""
     word = (found["word"] or "").lower()[:3]
+    if word == "tom":  # tomorrow
+        return [today + timedelta(days=1)], timedelta()
     if found["day"] and word in _MONTHS:
         years = [int(found["year"])] if found["year"] else [today.year - 1, today.year, today.year + 1]
         dates = (_date(today, year, _MONTHS.index(word) + 1, int(found["day"])) for year in years)

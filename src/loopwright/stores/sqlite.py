@@ -255,6 +255,11 @@ class SqliteStore:
         if after < known:
             raise self._damaged(f"run {run} has lost commits: {known} were acknowledged")
 
+    def one(self, run: str, n: int) -> bytes | None:
+        """Commit `n` as it stands now, whatever was known of the run before; `None` when it is gone."""
+        self._ids.pop(run, None)
+        return next((body for number, body in self.read(run, n - 1) if number == n), None)
+
     def _whole(self, run: str, n: int, there: object, body: object) -> bytes:
         """The bytes of a commit, if they are as they were written."""
         # SQLite keeps what it is given, whatever the column says.
