@@ -22,8 +22,22 @@ Kind: TypeAlias = Literal["agents", "gates"]
 BUILT_IN: Final[Mapping[str, Mapping[str, str]]] = {
     "agents": {"command": "loopwright.agents.command:command"},
     "gates": {
-        name: f"loopwright.gates.{name}:{name}"
-        for name in ("command", "junit", "pytest", "coverage", "lint", "ruff", "score")
+        **{
+            name: f"loopwright.gates.{name}:{name}"
+            for name in (
+                "command",
+                "junit",
+                "pytest",
+                "coverage",
+                "lint",
+                "ruff",
+                "eslint",
+                "types",
+                "sarif",
+                "score",
+            )
+        },
+        **{name: f"loopwright.gates.suites:{name}" for name in ("tap", "gotest", "jest", "vitest", "cargo")},
     },
 }
 FROM_FUNCTION: Final[Mapping[str, str]] = {
@@ -36,11 +50,11 @@ PLUGGED: Final = ("agents", "gates", "stores", "channels", "triggers", "monitors
 # (`diff` is on every PATH).
 LATER_TOOLS: Final[Mapping[str, frozenset[str]]] = {
     "agents": frozenset({"claude", "codex", "opencode", "aider"}),
-    "gates": frozenset({"eslint", "jest", "vitest", "cargo"}),
+    "gates": frozenset(),
 }
 LATER_WORDS: Final[Mapping[str, frozenset[str]]] = {
     "agents": frozenset(),
-    "gates": frozenset({"types", "sarif", "tap", "gotest", "checklist", "diff", "judge"}),
+    "gates": frozenset({"checklist", "diff", "judge"}),
 }
 
 

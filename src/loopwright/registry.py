@@ -1,14 +1,15 @@
 """A name in a loop → the agent or gate it means. A factory's signature is the schema of its options.
 
 Rule: nothing is guessed, and every fault of every option comes at once. Strings are tried in DESIGN's
-order: (1) a built-in or plug-in of exactly that name (`name:ARG`), (3) `module:attr`, (4) a command; (5)
-anything else is an error with the nearest name. (2), known tools behind `uv run` and the like, comes later.
+order: (1) a built-in or plug-in of exactly that name (`name:ARG`), (3) `module:attr`, (4) a command, which
+is (2) the gate of a known tool where it starts one; (5) anything else is an error with the nearest name.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
+import shlex
 import shutil
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,6 +21,8 @@ from typing import Any, Final, Literal, TypeVar, get_args, get_origin
 from loopwright import units, vocabulary
 from loopwright.argv import words
 from loopwright.errors import ConfigError
+from loopwright.gates._tool import resolve as resolve_program
+from loopwright.gates.known import GATES, known
 from loopwright.names import (
     BUILT_IN,
     FROM_FUNCTION,
@@ -32,7 +35,7 @@ from loopwright.names import (
 )
 from loopwright.names import Plugin as Plugin  # noqa: PLC0414 - `plugins` belongs to this page's readers too
 from loopwright.names import plugins as plugins  # noqa: PLC0414
-from loopwright.ports import Agent, Gate
+from loopwright.ports import Agent, Gate, Place
 from loopwright.readers import Fault, WrongError, hint, inside, thawed, wrong
 from loopwright.references import SCRIPT, imported
 from loopwright.supervise import tool_path
@@ -221,7 +224,31 @@ def _said(kind: Kind, value: str, where: Where) -> object:
         if re.match(r"[A-Za-z_]\w*=", program):
             raise wrong(f"{program!r} is no program; to set a variable for a command, write env {value}")
         raise wrong(nameless(kind, program, f" and no program {program!r} is on PATH"))
-    return _product(kind, "command", builtin(BUILT_IN[kind]["command"]), {"run": value})
+    return (_judged(words(value)) if kind == "gates" else None) or _product(
+        kind, "command", builtin(BUILT_IN[kind]["command"]), {"run": value}
+    )
+
+
+def _judged(argv: tuple[str, ...]) -> Gate | None:
+    """The gate of the tool that a command line starts, which says so at the start; `None` for a plain command."""
+    found = known(argv)
+    if found is None:
+        return None
+    use = GATES.get(found.tool, found.tool)
+    given = {"run": list(found.start), "args": list(found.args)}
+    try:
+        gate = _product("gates", use, builtin(BUILT_IN["gates"][use]), given)
+    except (ConfigError, WrongError):
+        return None  # what the tool's gate cannot be asked for may be a fine command
+    if not isinstance(gate, Gate):
+        return None
+    look_up = gate.probe
+
+    def probe(place: Place) -> str:
+        look_up(place)
+        return f"{shlex.join((resolve_program(argv[0], place), *argv[1:]))} (as the gate {use})"
+
+    return replace(gate, probe=probe)
 
 
 def _product(
