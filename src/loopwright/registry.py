@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 import re
-import shlex
 import shutil
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,8 +20,6 @@ from typing import Any, Final, Literal, TypeVar, get_args, get_origin
 from loopwright import units, vocabulary
 from loopwright.argv import words
 from loopwright.errors import ConfigError
-from loopwright.gates._tool import resolve as resolve_program
-from loopwright.gates.known import GATES, known
 from loopwright.names import (
     BUILT_IN,
     FROM_FUNCTION,
@@ -31,11 +28,12 @@ from loopwright.names import (
     Kind,
     builtin,
     factory,
+    gate_of_command,
     nameless,
 )
 from loopwright.names import Plugin as Plugin  # noqa: PLC0414 - `plugins` belongs to this page's readers too
 from loopwright.names import plugins as plugins  # noqa: PLC0414
-from loopwright.ports import Agent, Gate, Place
+from loopwright.ports import Agent, Gate
 from loopwright.readers import Fault, WrongError, hint, inside, thawed, wrong
 from loopwright.references import SCRIPT, imported
 from loopwright.supervise import tool_path
@@ -224,31 +222,8 @@ def _said(kind: Kind, value: str, where: Where) -> object:
         if re.match(r"[A-Za-z_]\w*=", program):
             raise wrong(f"{program!r} is no program; to set a variable for a command, write env {value}")
         raise wrong(nameless(kind, program, f" and no program {program!r} is on PATH"))
-    return (_judged(words(value)) if kind == "gates" else None) or _product(
-        kind, "command", builtin(BUILT_IN[kind]["command"]), {"run": value}
-    )
-
-
-def _judged(argv: tuple[str, ...]) -> Gate | None:
-    """The gate of the tool that a command line starts, which says so at the start; `None` for a plain command."""
-    found = known(argv)
-    if found is None:
-        return None
-    use = GATES.get(found.tool, found.tool)
-    given = {"run": list(found.start), "args": list(found.args)}
-    try:
-        gate = _product("gates", use, builtin(BUILT_IN["gates"][use]), given)
-    except (ConfigError, WrongError):
-        return None  # what the tool's gate cannot be asked for may be a fine command
-    if not isinstance(gate, Gate):
-        return None
-    look_up = gate.probe
-
-    def probe(place: Place) -> str:
-        look_up(place)
-        return f"{shlex.join((resolve_program(argv[0], place), *argv[1:]))} (as the gate {use})"
-
-    return replace(gate, probe=probe)
+    gate = gate_of_command(words(value)) if kind == "gates" else None
+    return gate or _product(kind, "command", builtin(BUILT_IN[kind]["command"]), {"run": value})
 
 
 def _product(
