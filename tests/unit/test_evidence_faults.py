@@ -139,6 +139,15 @@ def test_gotest_names_packages_and_tests(tmp_path):
     ]
 
 
+def test_go_says_on_stderr_why_it_could_not_build(tmp_path):
+    (tmp_path / "out").write_text(RAN + "FAIL\tm/q [build failed]\n")
+    (tmp_path / "err").write_text("# m/q [m/q.test]\nq/q.go:3:1: syntax error\n")
+    run = ["sh", "-c", f"cat {tmp_path}/err >&2; cat {tmp_path}/out; exit 2"]
+    found = score(gotest(run=run), place(tmp_path))
+    assert found.failing == ("m/q",)
+    assert found.reason.splitlines()[1] == "m/q: q/q.go:3:1: syntax error"
+
+
 def js(*suites, **more):
     tests = [each for suite in suites for each in suite["assertionResults"]]
     return json.dumps({"numTotalTests": len(tests), "success": True, "testResults": suites} | more)

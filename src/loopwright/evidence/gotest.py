@@ -16,7 +16,7 @@ from typing import Any
 from loopwright.errors import BadEvidence
 from loopwright.evidence import files, strict_json
 from loopwright.evidence.tally import COLLECTION, ERROR, FAILED, PASSED, SKIPPED, Tally, Tests
-from loopwright.evidence.text import one_line
+from loopwright.evidence.text import decode, one_line
 
 _KEPT = 2500  # characters kept of what a test or package said
 _OPEN = 5000  # tests without an end of which the output is kept
@@ -24,6 +24,7 @@ _FAIL = re.compile(r"FAIL\s+(\S+)\s+(\[(?:build|setup) failed\])")
 _NOISE = re.compile(
     r"\s*(=== (RUN|PAUSE|CONT|NAME)\b|--- (PASS|FAIL|SKIP|BENCH): |FAIL\b|ok\s|exit status|PASS$)"
 )
+_STACK = re.compile(r"goroutine \d+ \[")
 _UNTESTED = ("[no tests to run]", "[no test files]", "no tests to run")
 _ENDS = {"pass": PASSED, "fail": FAILED, "skip": SKIPPED}
 
@@ -51,8 +52,12 @@ class _State:
     events: int = 0
 
 
-def read(reports: Iterable[tuple[str, Iterable[bytes]]], *, allow_empty: bool = False) -> Tests:
+def read(
+    reports: Iterable[tuple[str, Iterable[bytes]]], *, stderr: bytes = b"", allow_empty: bool = False
+) -> Tests:
     """The tests of all these reports (name, bytes in pieces) as one whole; failing ones are `package::Test/sub`.
+
+    Go before 1.24 says on `stderr` why a package cannot be built.
 
     Unless something failed, raises BadEvidence: `no_output` (nothing at all), `malformed` (not these events, or a line
     breaks off), `incomplete` (a package or test without an end), `inconsistent` (a package that passed and ran
@@ -62,6 +67,8 @@ def read(reports: Iterable[tuple[str, Iterable[bytes]]], *, allow_empty: bool = 
     for name, pieces in reports:
         tally.last = name
         state, some = _State(), False
+        for line in decode(stderr).splitlines():
+            _text(state, line)
         for number, line in enumerate(files.lines(pieces, name), 1):
             some = some or bool(line.strip())
             _line(state, tally, line, f"line {number} of {name}")
@@ -87,6 +94,11 @@ def _line(state: _State, tally: Tally, line: str, where: str) -> None:
             state.events += 1
             _event(state, tally, event)
             return
+    _text(state, line)
+
+
+def _text(state: _State, line: str) -> None:
+    """A line that is no event."""
     if found := _FAIL.match(line):
         state.broken.add(found[1])
     elif line.startswith("# "):
@@ -115,7 +127,9 @@ def _event(state: _State, tally: Tally, event: dict[str, Any]) -> None:
         said = package.open.pop(test, "")
         package.tests += 1
         package.failed |= action == "fail"
-        tally.add(_ENDS[action], test, name, message=_short(said) if action == "fail" else "", text=said)
+        tally.add(
+            _ENDS[action], test, name, message=_short(said) if action == "fail" else "", text=_bare(said)
+        )
     elif action == "bench":
         package.empty = True  # a benchmark is no test, and it ran
     elif output and len(package.open) < _OPEN:
@@ -140,7 +154,7 @@ def _close(state: _State, tally: Tally, name: str) -> None:
             said = package.open[test]
             if package.end == "fail":
                 package.failed = True
-                tally.add(ERROR, test, path, message=_short(said) or "it did not end", text=said)
+                tally.add(ERROR, test, path, message=_short(said) or "it did not end", text=_bare(said))
             else:
                 tally.distrust("incomplete", f"{name}: {test} of {path} began and did not end")
         if package.end == "fail" and not package.failed:
@@ -158,7 +172,7 @@ def _lost(state: _State, tally: Tally, path: str, said: str, built: str) -> None
     """A package whose tests could not be run to their end."""
     text = state.builds.get(built) or state.builds.get(path) or said
     message = _short(text) or ("it could not be built" if built else "the package failed")
-    tally.add(COLLECTION, path, message=message, text=text, lost=True)
+    tally.add(COLLECTION, path, message=message, text=_bare(text), lost=True)
 
 
 def _add(texts: dict[str, str], key: str, more: str) -> None:
@@ -166,6 +180,12 @@ def _add(texts: dict[str, str], key: str, more: str) -> None:
         texts[key] = (texts.get(key, "") + more)[:_KEPT]
 
 
+def _bare(said: str) -> str:
+    """What a test said, without the frame that go puts around it and the stacks of its goroutines."""
+    lines = [line.strip() for line in said.splitlines() if not _NOISE.match(line)]
+    stack = next((i for i, line in enumerate(lines) if _STACK.match(line)), len(lines))
+    return "\n".join(lines[:stack])
+
+
 def _short(said: str) -> str:
-    """What a test said, without the frame that go puts around it."""
-    return one_line(" ".join(line.strip() for line in said.splitlines() if not _NOISE.match(line)), 600)
+    return one_line(_bare(said), 600)

@@ -255,9 +255,11 @@ def _asked(found: Known, folder: str) -> tuple[str, ...]:
         return (*args[:cut], *_MYPY, *args[cut:])
     if tool == "pyright":
         return args if "--outputjson" in args else ("--outputjson", *args)
-    if tool == "tsc":  # how many files there were: `tsc -b` says it of what it builds only
-        builds = args[:1] in {("-b",), ("--build",)}
-        return (*args, "--pretty", "false", *(() if builds else ("--diagnostics",)))
+    if (
+        tool == "tsc"
+    ):  # it says how many files there were; what -b finds up to date was not checked by this run
+        force = ("--force",) if args[:1] in {("-b",), ("--build",)} else ()
+        return (*args, *force, "--pretty", "false", "--diagnostics")
     if tool == "go":  # a result from go's cache is not of this run
         counted = any(word.lstrip("-").partition("=")[0] == "count" for word in args)
         return ("-json", *(() if counted else ("-count=1",)), *args)

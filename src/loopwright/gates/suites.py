@@ -63,7 +63,7 @@ def gotest(
     source = source_of("gotest", ("go",), run=run, report=report, args=args, after=after, default=default)
 
     def read(ran: Ran, _root: Path) -> Tests:
-        return go_reader.read(_pieces(ran), allow_empty=allow_empty)
+        return go_reader.read(_pieces(ran), stderr=_stderr(ran), allow_empty=allow_empty)
 
     return gate_of_tests(source, read, min_tests=min_tests, allow_empty=allow_empty)
 
@@ -87,8 +87,7 @@ def cargo(
     )
 
     def read(ran: Ran, _root: Path) -> Tests:
-        stderr = ran.exit.stderr if ran.exit is not None and ran.code else b""
-        return cargo_reader.read(_pieces(ran), stderr=stderr, allow_empty=allow_empty)
+        return cargo_reader.read(_pieces(ran), stderr=_stderr(ran), allow_empty=allow_empty)
 
     return gate_of_tests(source, read, min_tests=min_tests, allow_empty=allow_empty)
 
@@ -134,6 +133,11 @@ def _jest(source: tuple[Source, str], *, min_tests: int, allow_empty: bool) -> G
         return jest_reader.read(reports, root=root, allow_empty=allow_empty)
 
     return gate_of_tests(source, read, min_tests=min_tests, allow_empty=allow_empty)
+
+
+def _stderr(ran: Ran) -> bytes:
+    """What a compiler said of what failed."""
+    return ran.exit.stderr if ran.exit is not None and ran.code else b""
 
 
 def _pieces(ran: Ran) -> Iterator[tuple[str, Iterator[bytes]]]:
