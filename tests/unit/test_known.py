@@ -125,7 +125,7 @@ def tool(root, name, body):
     path.chmod(0o755)
 
 
-def judged(line, where, monkeypatch=None):
+def judged(line, where):
     """The score of a gate given as a string, and the arguments that its program got."""
     gate = resolve_gate(line, project=where.project, path=where.env["PATH"])
     found = score(gate, where)
@@ -175,16 +175,19 @@ def test_how_each_tool_is_asked(line, args, tmp_path):
 
 def test_mypy_keeps_its_arguments(tmp_path):
     where = place(tmp_path)
-    write(where.root, a="x: int = ''\n")
-    gate = resolve_gate(
-        "mypy --pretty --no-error-summary -- a.py", project=where.project, path=where.env["PATH"]
-    )
-    found = score(gate, where)
-    assert (gate.name, found.status, found.failing) == ("mypy", "fail", ("a.py: assignment",))
-    assert found.evidence["command"][1:3] == ["--pretty", "--no-error-summary"]
-    (where.root / "a.py").write_text("x = 1\n")
-    assert score(gate, where).reason == "0 findings"
-    assert score(types(args="no_such.py"), where).status == "error"
+    tool(where.root, "mypy", "print('Success: no issues found in 1 source file')")
+    gate, found, args = judged("mypy --pretty --no-error-summary -- a.py", where)
+    assert (gate.name, found.reason) == ("mypy", "0 findings")
+    ours = [
+        "--no-pretty",
+        "--no-color-output",
+        "--show-error-codes",
+        "--hide-error-context",
+        "--error-summary",
+    ]
+    assert args == ["--pretty", "--no-error-summary", *ours, "--", "a.py"]
+    score(types(), where)
+    assert json.loads((where.root / "args").read_text()) == [".", *ours]
 
 
 def test_pytest_keeps_its_launcher(tmp_path):
