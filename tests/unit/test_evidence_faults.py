@@ -51,6 +51,8 @@ TAP = {
     "1..0\nok 1\n": "incomplete",
     "1..3\nok 1\nok 1\nok 2\n": "inconsistent",
     "1..1\nok 1\n1..1\n": "inconsistent",
+    "1..2\nok 2\nok 1\n": "pass",
+    "1..2\nok 1\nok 3\n": "inconsistent",
     "1..1\nok 1 - a\nBail out!\n": "bail_out",
     "1..1\n    1..2\n    ok 1\nok 1 - s\n": "inconsistent",
     "1..1\n    1..1\n    not ok 1 - in\nok 1 - s\n": "inconsistent",
@@ -312,7 +314,7 @@ PYRIGHT = {
     (pyright(ITEM), 1): "fail",
     (pyright(ITEM), 0): "fail",
     (pyright({k: v for k, v in ITEM.items() if k != "rule"}), 1): "fail",
-    (pyright(ITEM | {"severity": "warning"}, warningCount=1), 1): "warnings",
+    (pyright(ITEM | {"severity": "warning"}, warningCount=1), 1): "fail",
     (pyright(files=0), 0): "no_files",
     (pyright(errorCount=2), 1): "inconsistent",
     (pyright(), 1): "inconsistent",
@@ -480,6 +482,21 @@ def test_the_options_of_suites(gate, tmp_path):
     found = score(gate(run=["cp", "out", "r"], report="r"), where)
     assert found.status == "pass"
     assert score(gate(run="true", report="r"), where).evidence["code"] == "stale_report"
+
+
+def test_how_many_tests_there_are_is_bounded(tmp_path, monkeypatch):
+    from loopwright.evidence import gotest as go_reader
+    from loopwright.evidence import tally
+    from loopwright.evidence import types as type_reader
+
+    monkeypatch.setattr(tally, "MOST", 10)
+    assert answer(given(tap, "ok\n" * 11 + "1..11\n", tmp_path)) == "too_large"
+    assert given(tap, "ok\n" * 10 + "1..10\n", tmp_path).status == "pass"
+    monkeypatch.setattr(go_reader, "_MOST", 10)
+    text = "".join(event("run", test=f"T{i}") for i in range(12))
+    assert answer(given(gotest, text, tmp_path)) == "too_large"
+    monkeypatch.setattr(type_reader, "_MOST", 10)
+    assert answer(given(types, ERROR * 12, tmp_path)) == "too_large"
 
 
 def test_a_line_without_an_end_is_not_held(tmp_path, monkeypatch):

@@ -20,6 +20,7 @@ from loopwright.evidence.text import decode, one_line
 
 _KEPT = 2500  # characters kept of what a test or package said
 _OPEN = 5000  # tests without an end of which the output is kept
+_MOST = 200_000  # packages, and tests of one that have begun and not ended
 _FAIL = re.compile(r"FAIL\s+(\S+)\s+(\[(?:build|setup) failed\])")
 _NOISE = re.compile(
     r"\s*(=== (RUN|PAUSE|CONT|NAME)\b|--- (PASS|FAIL|SKIP|BENCH): |FAIL\b|ok\s|exit status|PASS$)"
@@ -119,6 +120,8 @@ def _event(state: _State, tally: Tally, event: dict[str, Any]) -> None:
         return
     name = str(event.get("Package", ""))
     package = state.packages.setdefault(name, _Package())
+    if len(state.packages) > _MOST or len(package.open) > _MOST:
+        raise BadEvidence("too_large", f"more than {_MOST:,} packages, or tests at once")
     if not isinstance(test, str):
         _of_package(state, package, action, output, event)
     elif action == "run":

@@ -19,6 +19,7 @@ from loopwright.evidence.text import clip, plain
 Kind = Literal["collection", "error", "failed"]
 
 KEPT: Final = 200  # failing tests kept with their messages
+MOST: Final = 2_000_000  # distinct tests; of more, only the memory they take would be noticed
 MESSAGE: Final = 2000
 
 PASSED, SKIPPED, COLLECTION, ERROR, FAILED = range(5)  # worse is larger
@@ -101,8 +102,13 @@ class Tally:
         text: str = "",
         lost: bool = False,
     ) -> None:
-        """Count a test by its status; `COLLECTION` is a file of tests, and `lost` one that has no name of a test."""
+        """Count a test by its status; `COLLECTION` is a file of tests, and `lost` one that has no name of a test.
+
+        Raises BadEvidence `too_large` for too many.
+        """
         key = hash((classname, name, file, lost))
+        if len(self.worst) >= MOST and key not in self.worst:
+            raise BadEvidence("too_large", f"{self.last} holds more than {MOST:,} tests")
         self.worst[key] = max(status, self.worst.get(key, PASSED))
         if status >= COLLECTION:
             self.fail(

@@ -34,13 +34,16 @@ class _Stream:
     planned: int | None = None
     points: int = 0
     failed: list[str] = field(default_factory=list)
-    numbers: set[int] = field(default_factory=set)
+    odd: set[int] = field(default_factory=set)  # numbers that do not say which point it is
+    places: set[int] = field(default_factory=set)  # and the points they stand at
     fault: str = ""
 
     def unfinished(self) -> str:
         """What is wrong with its counts, empty when nothing is."""
         if self.fault:
             return self.fault
+        if self.odd != self.places:
+            return f"points numbered otherwise than 1 to {self.points}"
         if self.planned is None:
             return f"no plan among {self.points} test points: it is not complete"
         if self.planned != self.points:
@@ -126,9 +129,11 @@ class _Reader:
         here = self.level(depth)
         here.points += 1
         number = int(found[2]) if found[2] else here.points
-        if number in here.numbers:
-            here.fault = here.fault or f"the number {number} twice"
-        here.numbers.add(number)
+        if number != here.points:
+            if number in here.odd:
+                here.fault = here.fault or f"the number {number} twice"
+            here.odd.add(number)
+            here.places.add(here.points)
         name, directive = _described(found[3])
         bad = found[1] is not None and directive != "TODO"
         for inner in self.levels[depth + 1 :]:
@@ -193,8 +198,8 @@ class _Reader:
                 "malformed", f"{self.name} is not TAP: it has neither a plan nor a test point"
             )
         elif why := top.unfinished():
-            code = "inconsistent" if top.fault else "incomplete"
-            self.tally.distrust(code, f"{self.name} has {why}" if not top.fault else f"{self.name}: {why}")
+            code = "inconsistent" if top.fault or top.odd != top.places else "incomplete"
+            self.tally.distrust(code, f"{self.name}: {why}")
         elif any(level.points for level in self.levels[1:]):
             self.tally.distrust("incomplete", f"{self.name} ends in a subtest")
 

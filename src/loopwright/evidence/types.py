@@ -11,7 +11,7 @@ https://github.com/microsoft/pyright/blob/main/docs/command-line.md#json-output 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -36,6 +36,7 @@ _TSC = re.compile(
     r"error (?P<rule>TS(?P<code>\d+)): (?P<message>.*)"
 )
 _TSC_FILES = re.compile(r"Files:\s+(\d+)$")
+_MOST = 300_000
 _TSC_SYNTAX = range(1000, 2000)
 _TSC_SETTINGS = (
     range(5000, 7000),
@@ -44,9 +45,15 @@ _TSC_SETTINGS = (
 
 
 def read(
-    data: bytes, name: str, tool: Tool, *, root: Path | None = None, ended_well: bool = False
+    data: bytes,
+    name: str,
+    tool: Tool,
+    *,
+    root: Path | None = None,
+    ended_well: bool = False,
+    warnings: bool = False,
 ) -> Findings:
-    """What `tool` found, with paths relative to `root`; `ended_well`: it exited 0.
+    """What `tool` found, with paths relative to `root`; `ended_well`: it exited 0. With `warnings`, pyright's count too.
 
     Raises BadEvidence: `no_output` (nothing printed; tsc that ended well prints nothing), `malformed` (no such
     format), `incomplete` (its last line is missing), `inconsistent` (errors are counted and not listed), `no_files`
@@ -55,7 +62,7 @@ def read(
     if not data.strip() and not (tool == "tsc" and ended_well):
         raise BadEvidence("no_output", f"{name} is empty: a type checker says what it checked")
     if tool == "pyright":
-        return _pyright(data, name, root)
+        return _pyright(data, name, root, {"information"} if warnings else {"information", "warning"})
     lines = decode(data).splitlines()
     return _mypy(lines, name, root, ended_well=ended_well) if tool == "mypy" else _tsc(lines, name, root)
 
@@ -66,6 +73,7 @@ def _mypy(lines: Sequence[str], name: str, root: Path | None, *, ended_well: boo
     files: int | None = None
     unchecked, as_json, blocked = "", False, ""
     for number, line in enumerate(lines, 1):
+        _must_be_few(found, name)
         if line.startswith("{"):
             as_json = True
             found += _mypy_json(line, f"line {number} of {name}")
@@ -95,6 +103,12 @@ def _mypy(lines: Sequence[str], name: str, root: Path | None, *, ended_well: boo
     return replace(listed, count=max(listed.count, claimed or 0), unchecked=unchecked)
 
 
+def _must_be_few(found: Sequence[Finding], name: str) -> None:
+    """BadEvidence `too_large` for more errors than anybody will ever read."""
+    if len(found) > _MOST:
+        raise BadEvidence("too_large", f"{name} lists more than {_MOST:,} errors")
+
+
 def _mypy_json(line: str, where: str) -> list[Finding]:
     """The finding of one line of `--output json`."""
     item = strict_json.of_line(line, where)
@@ -121,7 +135,7 @@ def _mypy_finding(
     )
 
 
-def _pyright(data: bytes, name: str, root: Path | None) -> Findings:
+def _pyright(data: bytes, name: str, root: Path | None, harmless: Collection[str]) -> Findings:
     document, chatter = strict_json.only_value(data, name)
     items = document.get("generalDiagnostics") if isinstance(document, dict) else None
     summary = document.get("summary") if isinstance(document, dict) else None
@@ -135,9 +149,7 @@ def _pyright(data: bytes, name: str, root: Path | None) -> Findings:
         int(strict_json.number(summary.get(key), f"summary.{key} of {name}"))
         for key in ("errorCount", "filesAnalyzed", "warningCount")
     )
-    found = [
-        _pyright_finding(item) for item in items if item.get("severity") not in {"warning", "information"}
-    ]
+    found = [_pyright_finding(item) for item in items if item.get("severity") not in harmless]
     if claimed > 0 and not found:
         raise BadEvidence("inconsistent", f"{name} counts {claimed} errors and lists none")
     if files <= 0 and not found:
@@ -166,6 +178,7 @@ def _tsc(lines: Sequence[str], name: str, root: Path | None) -> Findings:
     settings: list[str] = []
     files: int | None = None
     for line in lines:
+        _must_be_few(found, name)
         if counted := _TSC_FILES.match(line):
             files = max(files or 0, int(counted[1]))
         elif item := _TSC.fullmatch(line):
