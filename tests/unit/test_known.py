@@ -63,7 +63,6 @@ PLAIN = [
     "poetry run",
     "pytest --junitxml=x.xml",
     "pytest --collect-only",
-    "pytest --lf",
     "pytest -p no:junitxml",
     "pytest --version",
     "ruff format --check",

@@ -51,9 +51,7 @@ _OPTIONS: Final[Mapping[str, tuple[frozenset[str], frozenset[str]]]] = {
 # What a tool must not be asked for; with it, the command line stays a plain command.
 _REFUSED: Final[Mapping[str, frozenset[str]]] = {
     "pytest": _set("""-h --help -V --version --junitxml --junit-xml --collect-only --collectonly --co --fixtures
-        --funcargs --fixtures-per-test --markers --setup-plan --setup-only --cache-show --cache-clear --lf
-        --last-failed --ff --failed-first --nf --new-first --sw --stepwise --sw-skip --stepwise-skip --sw-reset
-        --stepwise-reset --lfnf --last-failed-no-failures --looponfail -f no:junitxml -pno:junitxml"""),
+        --funcargs --fixtures-per-test --markers --setup-plan --setup-only --cache-show --looponfail -f no:junitxml -pno:junitxml"""),
     "ruff": _set("""-h --help -V --version --fix --fix-only --diff --watch -w --output-format --output-file -o
         --add-noqa --add-ignore --show-files --show-settings --statistics --exit-zero -e --exit-non-zero-on-fix
         --stdin-filename -s --silent -"""),

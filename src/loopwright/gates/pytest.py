@@ -60,8 +60,9 @@ def pytest(
 
     def argv(place: Place) -> tuple[str, ...]:
         report = f"--junitxml={place.artifacts.absolute() / _REPORT}"
+        cache = f"cache_dir={place.artifacts.absolute() / 'pycache' / 'pytest'}"  # new and thrown away
         # xunit1 names each test's file, which makes node ids of the names.
-        ours = ("-p", "no:cacheprovider", "-o", "junit_family=xunit1", report)
+        ours = ("-o", cache, "-o", "junit_family=xunit1", report)
         return (*begin(place), *ours, *given)
 
     def probe(place: Place) -> str:
