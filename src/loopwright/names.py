@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, Literal, TypeAlias
 
 from loopwright.errors import ConfigError
+from loopwright.ports import Gate, Place
 from loopwright.readers import hint
 from loopwright.references import raised
 
@@ -22,8 +24,22 @@ Kind: TypeAlias = Literal["agents", "gates"]
 BUILT_IN: Final[Mapping[str, Mapping[str, str]]] = {
     "agents": {"command": "loopwright.agents.command:command"},
     "gates": {
-        name: f"loopwright.gates.{name}:{name}"
-        for name in ("command", "junit", "pytest", "coverage", "lint", "ruff", "score")
+        **{
+            name: f"loopwright.gates.{name}:{name}"
+            for name in (
+                "command",
+                "junit",
+                "pytest",
+                "coverage",
+                "lint",
+                "ruff",
+                "eslint",
+                "types",
+                "sarif",
+                "score",
+            )
+        },
+        **{name: f"loopwright.gates.suites:{name}" for name in ("tap", "gotest", "jest", "vitest", "cargo")},
     },
 }
 FROM_FUNCTION: Final[Mapping[str, str]] = {
@@ -36,11 +52,11 @@ PLUGGED: Final = ("agents", "gates", "stores", "channels", "triggers", "monitors
 # (`diff` is on every PATH).
 LATER_TOOLS: Final[Mapping[str, frozenset[str]]] = {
     "agents": frozenset({"claude", "codex", "opencode", "aider"}),
-    "gates": frozenset({"eslint", "jest", "vitest", "cargo"}),
+    "gates": frozenset(),
 }
 LATER_WORDS: Final[Mapping[str, frozenset[str]]] = {
     "agents": frozenset(),
-    "gates": frozenset({"types", "sarif", "tap", "gotest", "checklist", "diff", "judge"}),
+    "gates": frozenset({"checklist", "diff", "judge"}),
 }
 
 
@@ -127,10 +143,33 @@ def factory(kind: Kind, name: str) -> Any:
         ) from error
 
 
+def gate_of_command(argv: tuple[str, ...]) -> Gate | None:
+    """The gate of the known tool that a command line starts, which says so at the start; `None` if it is none."""
+    from loopwright.gates._tool import resolve
+    from loopwright.gates.known import GATES, known
+
+    found = known(argv)
+    if found is None:
+        return None
+    use = GATES.get(found.tool, found.tool)
+    try:
+        gate: Gate = builtin(BUILT_IN["gates"][use])(run=list(found.start), args=list(found.args))
+    except ConfigError:
+        return None  # what the tool's gate cannot be asked for may be a fine command
+
+    def probe(place: Place) -> str:
+        gate.probe(place)
+        return f"{shlex.join((resolve(argv[0], place), *argv[1:]))} (as the gate {use})"
+
+    return replace(gate, probe=probe)
+
+
 def nameless(kind: Kind, name: str, why: str = "") -> str:
     """Why `name` names nothing, with the nearest name that does."""
     one = kind.removesuffix("s")
     known = [*BUILT_IN[kind], *(point.name for point in points(kind))]
     if name in LATER_TOOLS[kind] | LATER_WORDS[kind]:
         return f"the {one} {name!r} is not available in this version{why}"
+    if name in known:  # said as a command
+        return why.removeprefix(" and ")
     return f"no {one} is called {name!r}{why}{hint(name, known)}"

@@ -1,8 +1,8 @@
 """A name in a loop → the agent or gate it means. A factory's signature is the schema of its options.
 
 Rule: nothing is guessed, and every fault of every option comes at once. Strings are tried in DESIGN's
-order: (1) a built-in or plug-in of exactly that name (`name:ARG`), (3) `module:attr`, (4) a command; (5)
-anything else is an error with the nearest name. (2), known tools behind `uv run` and the like, comes later.
+order: (1) a built-in or plug-in of exactly that name (`name:ARG`), (3) `module:attr`, (4) a command, which
+is (2) the gate of a known tool where it starts one; (5) anything else is an error with the nearest name.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from loopwright.names import (
     Kind,
     builtin,
     factory,
+    gate_of_command,
     nameless,
 )
 from loopwright.names import Plugin as Plugin  # noqa: PLC0414 - `plugins` belongs to this page's readers too
@@ -221,7 +222,8 @@ def _said(kind: Kind, value: str, where: Where) -> object:
         if re.match(r"[A-Za-z_]\w*=", program):
             raise wrong(f"{program!r} is no program; to set a variable for a command, write env {value}")
         raise wrong(nameless(kind, program, f" and no program {program!r} is on PATH"))
-    return _product(kind, "command", builtin(BUILT_IN[kind]["command"]), {"run": value})
+    gate = gate_of_command(words(value)) if kind == "gates" else None
+    return gate or _product(kind, "command", builtin(BUILT_IN[kind]["command"]), {"run": value})
 
 
 def _product(

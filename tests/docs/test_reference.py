@@ -46,7 +46,8 @@ from loopwright.readers import thawed
 from loopwright.registry import converted, parameters, resolve_agent, resolve_gate
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("configuration", "gates", "cli", "approvals")
+PAGES = ("configuration", "gates", "tools", "cli", "approvals")
+GATE_PAGES = ("gates", "tools")
 EVERY_PAGE = ("../README", *sorted(path.stem for path in DOCS.glob("*.md")))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 REQUIRED = object()
@@ -126,7 +127,8 @@ def project(tmp_path, monkeypatch):
     (checks,) = blocks("gates", "python")
     (tmp_path / "checks.py").write_text(checks, encoding="utf-8")
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin/claude").touch(mode=0o755)
+    for program in ("claude", "uv", "npx"):
+        (tmp_path / "bin" / program).touch(mode=0o755)
     yield tmp_path
     sys.modules.pop("checks", None)
 
@@ -324,16 +326,18 @@ def test_the_names_that_can_be_said():
 def test_what_a_text_means(project):
     rows = next(rows for heading, rows in tables("configuration") if heading.startswith("What names"))
     *said, rest = [row[0] for row in rows]
-    assert [made_by(spans(cell)[0], project) for cell in said] == ["pytest", "ruff", "function", "command"]
+    made = [made_by(spans(cell)[0], project) for cell in said]
+    assert made == ["pytest", "ruff", "function", "pytest", "command"]
     assert rest == "anything else"
     with pytest.raises(errors.ConfigError, match="did you mean 'pytest'"):
         made_by("pytset", project)
 
 
-def test_a_tool_with_arguments_is_a_plain_command(project):
+def test_a_known_tool_with_arguments_is_its_gate(project):
     (project / "bin/pytest").touch(mode=0o755)
-    assert [made_by(said, project) for said in ("pytest -x", "pytest:-x")] == ["command", "pytest"]
-    assert {"pytest -x", "pytest:-x"} <= set(spans(prose("configuration")))
+    said = {"pytest -x": "pytest", "pytest:-x": "pytest", "pytest --collect-only": "command"}
+    assert {line: made_by(line, project) for line in said} == said
+    assert said.keys() <= set(spans(prose("configuration")))
 
 
 def made_by(said, project):
@@ -362,13 +366,18 @@ def test_the_options_of_the_command_agent():
 
 
 def test_every_gate_has_its_section():
-    headings = re.findall(r"^## `(\w+)`$", prose("gates"), re.MULTILINE)
-    assert sorted(headings) == sorted(GATES)
+    assert sorted(name for page in GATE_PAGES for name in sections(page)) == sorted(GATES)
+
+
+def sections(page):
+    """The gates that a page describes."""
+    return re.findall(r"^## `(\w+)`$", prose(page), re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", GATES)
 def test_the_options_of_a_gate(name):
-    check_options(table("gates", f"`{name}`"), name, builtin(BUILT_IN["gates"][name]))
+    page = next(page for page in GATE_PAGES if name in sections(page))
+    check_options(table(page, f"`{name}`"), name, builtin(BUILT_IN["gates"][name]))
 
 
 def common():
@@ -411,8 +420,8 @@ def test_where_evidence_comes_from():
     for nothing in ({"report": "x"}, {"after": ("pytest",)}, {}):
         with pytest.raises(errors.ConfigError):
             junit(**nothing)
-    own = {name for name in GATES if "report" not in parameters(name, builtin(BUILT_IN["gates"][name]))}
-    assert set(without) == own - {"command"}
+    own = {name for name in GATES if "args" in parameters(name, builtin(BUILT_IN["gates"][name]))}
+    assert set(without) == {"run", *own}
 
 
 # What is shown as TOML
@@ -451,9 +460,12 @@ def test_the_complete_file_loads_and_is_complete(loaded):
     ]
 
 
-@pytest.mark.parametrize("number", range(len(blocks("gates", "toml"))))
+FRAGMENTS = [fragment for page in GATE_PAGES for fragment in blocks(page, "toml")]
+
+
+@pytest.mark.parametrize("number", range(len(FRAGMENTS)))
 def test_a_fragment_loads(loaded, number):
-    fragment = blocks("gates", "toml")[number]
+    fragment = FRAGMENTS[number]
     loop = loaded(f'goal = "x"\nagent = "claude -p"\n{fragment}').loop
     assert loop.gates
 

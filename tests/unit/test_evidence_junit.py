@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from loopwright.errors import BadEvidence
-from loopwright.evidence import junit
+from loopwright.evidence import junit, tally
 from loopwright.evidence.files import chunks
 
 CASES = Path(__file__).parents[1] / "cases" / "junit"
@@ -146,7 +146,7 @@ def test_what_is_kept_of_a_failure_is_bounded_and_plain():
     found = read(suite(body + '<testcase name="short"><failure message="#x1B[31mred#x1B[0m"/></testcase>'))
     long, short = found.failing
     assert len(long.id) < 300
-    assert len(long.message) <= junit.MESSAGE
+    assert len(long.message) <= tally.MESSAGE
     assert len(long.text) <= junit.HEAD + junit.TAIL + 3
     assert long.text.startswith("first\n")
     assert long.text.endswith("\nlast")

@@ -11,8 +11,13 @@ from loopwright.gates.coverage import coverage
 from loopwright.gates.junit import junit
 from loopwright.gates.lint import lint
 from loopwright.gates.pytest import pytest as pytest_gate
+from loopwright.gates.sarif import sarif
 from loopwright.gates.score import score as score_gate
+from loopwright.gates.suites import gotest, jest, tap
+from loopwright.gates.types import types
 
+AREAS = ("junit", "coverage", "lint", "types", "sarif", "tap", "gotest", "jest", "score")
+GATES = {"lint": lint, "types": types, "sarif": sarif, "tap": tap, "gotest": gotest, "jest": jest}
 ROWS = [line.split("\t") for line in (CASES / "INDEX.tsv").read_text().splitlines()[1:]]
 # What the answers say in words, where a word is checked.
 CODES = {
@@ -32,6 +37,15 @@ CODES = {
     "coverage/zero_found.info": "no_data",
     "coverage/empty.info": "no_data",
     "lint/empty_stdout_exit0.txt": "no_output",
+    "tap/plan_short.tap": "incomplete",
+    "tap/bail_out.tap": "bail_out",
+    "tap/plan_zero_with_assert.tap": "incomplete",
+    "tap/no_plan.tap": "incomplete",
+    "jest/zero_tests.json": "no_tests",
+    "types/mypy_missing_file.txt": "inconsistent",
+    "sarif/execution_failed.sarif": "failed",
+    "sarif/results_absent.sarif": "no_results",
+    "sarif/no_runs.sarif": "no_runs",
 }
 FAILING = {
     "junit/call_failure_plus_teardown_error.xml": ("t::test_fail",),
@@ -46,6 +60,10 @@ FAILING = {
     "lint/ruff_old_syntax_error.json": ("/w/foo.py: syntax-error",),
     "lint/eslint_trailing_warning.txt": ("/w/a.js: quotes",),
     "lint/eslint_fatal.json": ("/w/b.js: parse-error",),
+    "gotest/build_failed.jsonl": ("ex/p2",),
+    "jest/suite_failed_to_run.json": ("/w/b.test.js",),
+    "types/mypy_syntax_text_in_json_mode.txt": ("invalid.py: syntax",),
+    "sarif/suppressed_only.sarif": ("(no file): R2",),
 }
 
 
@@ -81,7 +99,7 @@ def judged(name, where):
         return score(junit(run=copy, report="report.xml"), where)
     if name.startswith("coverage/"):
         return score(coverage(run=copy, report="report.xml", min=70), where)
-    return score(lint(run=["cat", str(case)]), where)
+    return score(GATES[name.split("/")[0]](run=["cat", str(case)]), where)
 
 
 @pytest.mark.parametrize("name", [row[0] for row in ROWS if not row[0].startswith("score/")])
@@ -107,13 +125,10 @@ def test_a_case_is_judged_as_its_row_says(name, tmp_path):
 def test_every_row_has_a_file_and_every_file_a_row():
     rows = {row[0] for row in ROWS}
     files = {
-        str(p.relative_to(CASES))
-        for folder in ("junit", "coverage", "lint", "score")
-        for p in (CASES / folder).rglob("*")
-        if p.is_file()
+        str(p.relative_to(CASES)) for folder in AREAS for p in (CASES / folder).rglob("*") if p.is_file()
     }
     assert rows & files == files
-    assert {r for r in rows if r.split("/")[0] in {"junit", "coverage", "lint", "score"}} == files
+    assert {r for r in rows if r.split("/")[0] in AREAS} == files
 
 
 SCORES = [line.split("\t") for line in (CASES / "score" / "score_values.tsv").read_text().splitlines()[1:]]

@@ -163,6 +163,14 @@ class TestPytest:
         with pytest.raises(NotStartable, match="no-such-python"):
             pytest_gate(python="no-such-python").probe(where)
 
+    def test_what_the_project_says_of_the_cache_does_not_matter(self, tmp_path):
+        where = place(tmp_path)
+        write(where.root, test_a=GREEN + "def test_b():\n    assert 0\n")
+        for options in ("--lf --ff", "-p no:cacheprovider"):
+            (where.root / "pytest.ini").write_text(f"[pytest]\naddopts = {options}\n")
+            assert [score(pytest_gate(), where).evidence["counts"]["executed"] for _ in "12"] == [2, 2]
+        assert sorted(p.name for p in where.root.iterdir()) == ["pytest.ini", "test_a.py"]
+
     def test_counts_that_prove_nothing_are_refused(self):
         with pytest.raises(ConfigError, match="allow_empty"):
             pytest_gate(min_tests=0)

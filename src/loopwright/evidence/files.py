@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from loopwright.errors import BadEvidence
 from loopwright.redact import Redactor
 
 CHUNK = 1 << 20
+LINE = 8 << 20  # bytes of one line; a longer one would have to be held in memory
 
 
 def chunks(path: Path, name: str, max_bytes: int, redact: Redactor | None = None) -> Iterator[bytes]:
@@ -45,6 +46,22 @@ def chunks(path: Path, name: str, max_bytes: int, redact: Redactor | None = None
             yield chunk if stream is None else stream.add(chunk)
         if stream is not None:
             yield stream.close()
+
+
+def lines(pieces: Iterable[bytes], name: str) -> Iterator[str]:
+    """The lines of a text that comes in pieces, without their ends; bytes that are not UTF-8 are shown as `\ufffd`.
+
+    Raises BadEvidence `too_large` for a line of more than 8 MB.
+    """
+    rest = b""
+    for piece in pieces:
+        *complete, rest = (rest + piece).split(b"\n")
+        for line in complete:
+            yield line.decode("utf-8", "replace").removesuffix("\r")
+        if len(rest) > LINE:
+            raise BadEvidence("too_large", f"{name} has a line of more than {LINE >> 20} MB")
+    if rest:
+        yield rest.decode("utf-8", "replace").removesuffix("\r")
 
 
 def redacted(path: Path, redact: Redactor) -> None:

@@ -10,26 +10,27 @@ and CTest: https://github.com/testmoapp/junitxml collects them.
 
 from __future__ import annotations
 
-import hashlib
-import re
-from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import dataclass
 from xml.parsers import expat
 
 from loopwright.errors import BadEvidence
-from loopwright.evidence.text import clip, plain
+from loopwright.evidence.tally import (
+    COLLECTION,
+    ERROR,
+    FAILED,
+    KEPT,
+    PASSED,
+    SKIPPED,
+    Tally,
+    Tests,
+    identity,
+    joined,
+)
 
-Kind = Literal["collection", "error", "failed"]
-
-KEPT = 200  # failing tests kept with their messages
 TOKEN = 8 << 20  # bytes of one tag with its attributes; a longer one would have to be held in memory
 HEAD, TAIL = 1500, 2500  # characters kept of a failure's text
-MESSAGE = 2000
 
-_PASSED, _SKIPPED, _COLLECTION, _ERROR, _FAILED = range(5)  # worse is larger
-_KINDS: dict[int, Kind] = {_COLLECTION: "collection", _ERROR: "error", _FAILED: "failed"}
 _SUITES = {"testsuites", "testsuite"}
 _NOT_RUN = {
     "notrun",
@@ -39,61 +40,10 @@ _NOT_RUN = {
     "ignored",
 }  # GoogleTest and CTest say it by attribute
 _DID_FAIL = {"fail", "failed", "failure", "error"}
-_FAILING_CHILDREN = {"failure": _FAILED, "error": _ERROR}
+_FAILING_CHILDREN = {"failure": FAILED, "error": ERROR}
 _FLAKY_CHILDREN = {"flakyFailure", "flakyError"}  # Surefire: it failed first and passed when run again
 _CONTROL = bytes(c for c in range(32) if c not in b"\t\n\r")
 _BLANK = bytes.maketrans(_CONTROL, b" " * len(_CONTROL))
-_COLOUR = re.compile(r" \[\d{0,3}(?:;\d{1,3})*m")  # what is left of an ANSI colour when its ESC is blanked
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Failing:
-    """A test that did not pass: `classname::name`, and what the report says about it, plain and bounded.
-
-    `kind` is `collection` for a file whose tests could not even be loaded. `text` is the head and tail of the
-    traceback; `file` is the test's file where the report names it.
-    """
-
-    id: str
-    kind: Kind
-    message: str
-    text: str
-    classname: str
-    name: str
-    file: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tests:
-    """Distinct tests by their worst status. `failing` holds the first 200 by id; `warnings` is what looks odd.
-
-    `collection` counts files (or suites) whose tests could not be loaded; they are in none of the other counts.
-    """
-
-    passed: int
-    failed: int
-    errors: int
-    skipped: int
-    collection: int
-    failing: tuple[Failing, ...] = ()
-    flaky: tuple[str, ...] = ()
-    files: int = 1
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def total(self) -> int:
-        """Every distinct test, skipped ones too."""
-        return self.executed + self.skipped
-
-    @property
-    def executed(self) -> int:
-        """Tests that ran to a result."""
-        return self.passed + self.failed + self.errors
-
-    @property
-    def bad(self) -> int:
-        """Tests that failed or broke, and files that could not be loaded."""
-        return self.failed + self.errors + self.collection
 
 
 def read(reports: Iterable[tuple[str, Iterable[bytes]]], *, allow_empty: bool = False) -> Tests:
@@ -103,100 +53,12 @@ def read(reports: Iterable[tuple[str, Iterable[bytes]]], *, allow_empty: bool = 
     `too_large`), when headers claim failures or tests that are not there (`inconsistent`), and, unless
     `allow_empty`, when no test ran (`no_tests`).
     """
-    tally = _Tally()
+    tally = Tally()
     files = 0
     for name, chunks in reports:
         _parse(name, chunks, tally)
         files += 1
-    tests = _counted(tally, files)
-    if tests.bad == 0:
-        _must_prove(tests, tally, allow_empty=allow_empty)
-    return tests
-
-
-def _must_prove(tests: Tests, tally: _Tally, *, allow_empty: bool) -> None:
-    """Raise for what must not count as success."""
-    if tally.ill_formed:
-        raise BadEvidence("malformed", tally.ill_formed)
-    if tally.claim:
-        raise BadEvidence("inconsistent", f"{tally.claim}, but no test in the report shows it")
-    if tests.total == 0 and tally.headed:
-        raise BadEvidence("inconsistent", f"{tally.headed}, but the report holds none")
-    if tests.executed == 0 and not allow_empty:
-        what = "no tests" if tests.total == 0 else f"{tests.skipped} tests, all skipped"
-        raise BadEvidence("no_tests", f"{tally.last} holds {what}: nothing was proved")
-
-
-@dataclass(slots=True)
-class _Tally:
-    """What all reports say together. Tests are kept as hashes: a collision of 64 bits could merge two, hide none."""
-
-    worst: dict[int, int] = field(default_factory=dict)
-    failing: dict[str, Failing] = field(default_factory=dict)
-    flaky: set[str] = field(default_factory=set)
-    claim: str = ""  # the first header that counts a failure
-    headed: str = ""  # the first header that counts tests
-    ill_formed: str = ""
-    warnings: list[str] = field(default_factory=list)
-    cases: int = 0
-    last: str = "the report"
-    beyond: str = "\U0010ffff"  # no failing test after this id is kept
-
-    def close(self, case: _Case) -> None:
-        """Count a test that has been read; one that is there twice counts once, by its worst status."""
-        self.cases += not case.lost
-        key = hash((case.classname, case.name, case.file, case.lost))
-        self.worst[key] = max(case.status, self.worst.get(key, _PASSED))
-        if case.status >= _COLLECTION:
-            self.fail(
-                Failing(
-                    id=_identity(case.classname, case.name),
-                    kind=_KINDS[case.status],
-                    message=case.message,
-                    text=f"{case.head}{' … ' if len(case.tail) == TAIL else ''}{case.tail}",
-                    classname=case.classname,
-                    name=case.name,
-                    file=case.file,
-                )
-            )
-        elif case.flaky and case.status == _PASSED and len(self.flaky) < KEPT:
-            self.flaky.add(_identity(case.classname, case.name))
-
-    def fail(self, found: Failing) -> None:
-        """Remember a failing test, the first 200 by id: which ones must not depend on the order of the run."""
-        if found.id > self.beyond:
-            return
-        before = self.failing.get(found.id)
-        if before is not None:
-            worse = found if found.kind == "failed" else before
-            found = replace(worse, message=_joined(before.message, found.message))
-        self.failing[found.id] = found
-        if len(self.failing) > 3 * KEPT:
-            self.failing = {id_: self.failing[id_] for id_ in sorted(self.failing)[:KEPT]}
-            self.beyond = max(self.failing)
-
-    def shown(self, found: Failing) -> Failing:
-        """A failing test with its words as they were meant."""
-
-        def clean(text: str) -> str:
-            return plain(_COLOUR.sub("", text) if self.ill_formed else text).strip()
-
-        return replace(found, message=clean(found.message), text=clean(found.text))
-
-
-def _counted(tally: _Tally, files: int) -> Tests:
-    counts = Counter(tally.worst.values())
-    return Tests(
-        passed=counts[_PASSED],
-        failed=counts[_FAILED],
-        errors=counts[_ERROR],
-        skipped=counts[_SKIPPED],
-        collection=counts[_COLLECTION],
-        failing=tuple(tally.shown(tally.failing[id_]) for id_ in sorted(tally.failing)[:KEPT]),
-        flaky=tuple(sorted(tally.flaky)),
-        files=files,
-        warnings=tuple(tally.warnings),
-    )
+    return tally.tests(files, allow_empty=allow_empty)
 
 
 @dataclass(slots=True)
@@ -208,7 +70,7 @@ class _Case:
     name: str
     file: str = ""
     lost: bool = False
-    status: int = _PASSED
+    status: int = PASSED
     flaky: bool = False
     message: str = ""
     head: str = ""
@@ -218,11 +80,12 @@ class _Case:
 class _Reader:
     """What to do at each element; small, because it runs for every one."""
 
-    def __init__(self, parser: expat.XMLParserType, tally: _Tally, name: str) -> None:
+    def __init__(self, parser: expat.XMLParserType, tally: Tally, name: str) -> None:
         self.parser, self.tally, self.report = parser, tally, name
         self.depth = 0
         self.text_depth = 0  # of the failure whose text is being read
         self.case: _Case | None = None
+        self.cases = 0
         self.suites: list[tuple[str, int | None, int]] = []  # name, tests by its header, cases before it
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
@@ -252,21 +115,21 @@ class _Reader:
         self.case = _Case(self.depth, get("classname") or "", get("name") or "", get("file") or "")
         said = {(get("status") or "").lower(), (get("result") or "").lower()}
         if said & _NOT_RUN:
-            self.case.status = _SKIPPED
+            self.case.status = SKIPPED
         elif said & _DID_FAIL:
-            self.case.status = _FAILED
+            self.case.status = FAILED
 
     def child(self, case: _Case, tag: str, attributes: dict[str, str]) -> None:
         """Something is said about the test."""
         if tag in _FAILING_CHILDREN:
             message = attributes.get("message") or ""
             lost = case.lost or (tag == "error" and message == "collection failure")  # pytest's words
-            case.status = max(case.status, _COLLECTION if lost else _FAILING_CHILDREN[tag])
-            case.message = _joined(case.message, message)
+            case.status = max(case.status, COLLECTION if lost else _FAILING_CHILDREN[tag])
+            case.message = joined(case.message, message)
             self.text_depth = self.depth
             self.parser.CharacterDataHandler = self.text
         elif tag == "skipped":
-            case.status = max(case.status, _SKIPPED)
+            case.status = max(case.status, SKIPPED)
         elif tag in _FLAKY_CHILDREN:
             case.flaky = True
 
@@ -275,13 +138,14 @@ class _Reader:
         name = (attributes.get("name") or "")[:200]
         where = f"{self.report}: the header of suite {name!r}" if name else f"{self.report}: a header"
         for what in ("failures", "errors"):
-            if _some(attributes.get(what)) and not self.tally.claim:
-                self.tally.claim = f"{where} counts {attributes[what][:20]} {what}"
+            if _some(attributes.get(what)):
+                claim = f"{where} counts {attributes[what][:20]} {what}"
+                self.tally.distrust("inconsistent", f"{claim}, but no test in the report shows it")
         tests = attributes.get("tests") or ""
         if _some(tests) and not self.tally.headed:
             self.tally.headed = f"{where} counts {tests[:20]} tests"
         number = int(tests) if tests.isascii() and tests.isdigit() and len(tests) < 10 else None
-        self.suites.append((name, number, self.tally.cases))
+        self.suites.append((name, number, self.cases))
 
     def text(self, data: str) -> None:
         """Text of a failure: its head and its tail are kept."""
@@ -301,19 +165,39 @@ class _Reader:
             self.parser.CharacterDataHandler = None
         if self.case is not None:
             if self.depth == self.case.depth:
-                self.tally.close(self.case)
+                self.close(self.case)
                 self.case = None
         elif tag.rpartition(":")[2] in _SUITES:
             name, claimed, before = self.suites.pop()
-            held = self.tally.cases - before
+            held = self.cases - before
             if claimed is not None and claimed != held and len(self.tally.warnings) < 5:
                 self.tally.warnings.append(
                     f"{self.report}: suite {name!r} says {claimed} tests and holds {held}"
                 )
         self.depth -= 1
 
+    def close(self, case: _Case) -> None:
+        """Count a test that has been read."""
+        self.cases += not case.lost
+        tally, flaky = self.tally, self.tally.flaky
+        if case.status < COLLECTION:
+            tally.add(case.status, case.name, case.classname, case.file, lost=case.lost)
+            if case.flaky and case.status == PASSED and len(flaky) < KEPT:
+                flaky.add(identity(case.classname, case.name))
+            return
+        text = f"{case.head}{' … ' if len(case.tail) == TAIL else ''}{case.tail}"
+        tally.add(
+            case.status,
+            case.name,
+            case.classname,
+            case.file,
+            message=case.message,
+            text=text,
+            lost=case.lost,
+        )
 
-def _parse(name: str, chunks: Iterable[bytes], tally: _Tally) -> None:
+
+def _parse(name: str, chunks: Iterable[bytes], tally: Tally) -> None:
     """Add one report to the tally."""
     parser = expat.ParserCreate()
     reader = _Reader(parser, tally, name)
@@ -327,9 +211,10 @@ def _parse(name: str, chunks: Iterable[bytes], tally: _Tally) -> None:
         for chunk in chunks:
             wide = wide if fed else chunk[:2] in {b"\xff\xfe", b"\xfe\xff"}
             if not wide and (bare := chunk.translate(_BLANK)) != chunk:
-                if not tally.ill_formed:
+                if not tally.blanked:
+                    tally.blanked = True
                     at = fed + next(i for i, (a, b) in enumerate(zip(chunk, bare, strict=True)) if a != b)
-                    tally.ill_formed = f"{name} is not XML: a control character at byte {at}"
+                    tally.distrust("malformed", f"{name} is not XML: a control character at byte {at}")
                 chunk = bare  # noqa: PLW2901 - read on for the sake of the failures; it cannot pass any more
             parser.Parse(chunk)
             fed += len(chunk)
@@ -362,18 +247,3 @@ def _refuse_doctype(name: str) -> Callable[[str, str | None, str | None, int], N
 def _some(count: str | None) -> bool:
     """Whether a header counts anything; `1,234` does."""
     return any(digit in "123456789" for digit in count or "")
-
-
-def _joined(before: str, message: str) -> str:
-    if not message or message in before:
-        return before
-    return clip(f"{before}; {message}" if before else message, MESSAGE)
-
-
-def _identity(classname: str, name: str) -> str:
-    """`classname::name`; what is too long for a list keeps a hash, so that it stays one of its own."""
-    full = f"{classname}::{name}" if classname else name
-    full = (full if full.isascii() and full.isprintable() else plain(full)) or "(no name)"
-    if len(full) <= 300:
-        return full
-    return f"{full[:280]}…{hashlib.sha256(full.encode()).hexdigest()[:12]}"

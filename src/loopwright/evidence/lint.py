@@ -51,6 +51,7 @@ class Findings:
 
     `ids` name them without line numbers, which move with every edit. `warnings` (eslint's severity 1) do not count.
     `files` is how many files were checked, `None` when the report does not say. `chatter`: text around the JSON.
+    `unchecked`: why not all was checked, which never passes. `suppressed` ones do not count and are shown.
     """
 
     count: int
@@ -60,6 +61,8 @@ class Findings:
     warnings: int = 0
     files: int | None = None
     chatter: str = ""
+    unchecked: str = ""
+    suppressed: int = 0
 
 
 def read(
@@ -73,7 +76,7 @@ def read(
     if not data.strip():
         raise BadEvidence("no_output", f"{name} is empty: a linter that checked something says so")
     if form == "text":
-        return _findings(_text(data), root)
+        return gathered(_text(data), root)
     document, chatter = strict_json.only_value(data, name)
     if not isinstance(document, list) or not all(isinstance(item, dict) for item in document):
         raise BadEvidence("malformed", f"{name} is not a list of findings")
@@ -82,7 +85,7 @@ def read(
     if form == "eslint":
         return _eslint(document, name, root, chatter, strict=warnings)
     found = [_ruff(item, name) if form == "ruff" else _generic(item, name) for item in document]
-    return _findings(found, root, chatter=chatter)
+    return gathered(found, root, chatter=chatter)
 
 
 def _recognised(document: Sequence[dict[str, Any]]) -> Literal["ruff", "eslint", "json"]:
@@ -143,7 +146,7 @@ def _eslint(
             )
     if claimed and not found:
         raise BadEvidence("inconsistent", f"{name} counts {claimed} errors and lists none")
-    return _findings(found, root, warnings=warnings, files=len(document), chatter=chatter)
+    return gathered(found, root, warnings=warnings, files=len(document), chatter=chatter)
 
 
 def _generic(item: dict[str, Any], name: str) -> Finding:
@@ -192,7 +195,7 @@ def _line(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def _findings(
+def gathered(
     found: Sequence[Finding],
     root: Path | None,
     *,
@@ -200,7 +203,7 @@ def _findings(
     files: int | None = None,
     chatter: str = "",
 ) -> Findings:
-    """Ordered: files that cannot be parsed first, then by place; the same tree gives the same order."""
+    """These findings with paths relative to `root`, ordered: files that cannot be parsed first, then by place; the same tree gives the same order."""
     prefixes = tuple({f"{root}/", f"{root.resolve()}/"} - {"//"}) if root else ()
     items = sorted(
         (_cleaned(f, prefixes) for f in found),

@@ -36,6 +36,18 @@ def only_value(data: bytes, name: str) -> tuple[Any, str]:
     return _among_chatter(decoder, text, name, first)
 
 
+def of_line(line: str, where: str) -> Any:
+    """The JSON value that one line is; BadEvidence `malformed` or `duplicate_key`, naming `where` it stands."""
+    try:
+        return json.loads(line, object_pairs_hook=_unique)
+    except _Duplicate as error:
+        raise BadEvidence(
+            "duplicate_key", f"{where} has the key {error.args[0]!r} twice in one object"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise BadEvidence("malformed", f"{where} is not complete JSON: {error}") from None
+
+
 class _NotHere(Exception):
     """Why no JSON value was found at a place; `cut`: because the text ended."""
 

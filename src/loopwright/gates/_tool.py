@@ -46,7 +46,7 @@ Prints = dict[str, tuple[int, int, int, str]]
 # What tools say to arguments they do not know: argparse, clap, click, commander, getopt, optionator (eslint).
 _USAGE = re.compile(
     r"^usage:|unrecognized arguments|unexpected argument|no such option|unknown option|invalid option"
-    r"|unrecognized option|cannot be used multiple times",
+    r"|unrecognized option|unexpected option|cannot be used multiple times",
     re.IGNORECASE | re.MULTILINE,
 )
 

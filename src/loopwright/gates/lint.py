@@ -89,12 +89,13 @@ def score_of_findings(found: reader.Findings, *, most: int, min_files: int) -> S
         )
     if found.files is not None and found.files < min_files:
         raise BadEvidence("no_files", f"{found.files} files were checked and {min_files} are wanted")
-    excess = max(0, found.count - most)
+    excess = max(0, found.count - most) or bool(found.unchecked)  # what was not checked is not clean
     counts = {
         "findings": found.count,
         "syntax": found.syntax,
         "warnings": found.warnings,
         "files": found.files,
+        "suppressed": found.suppressed,
     }
     return Score(
         1 / (1 + excess),
@@ -116,7 +117,9 @@ def _reason(found: reader.Findings, most: int) -> str:
     warned = f", {found.warnings} warnings" if found.warnings else ""
     nothing = "; warning: no file was checked" if found.files == 0 else ""
     lost = f"; {found.syntax} could not be parsed and were not checked" if found.syntax else ""
-    lines, left = [f"{what}{allowed}{warned}{nothing}{lost}"], REASON - 300
+    lost = f"; not all was checked: {found.unchecked}" if found.unchecked else lost
+    hidden = f", {found.suppressed} suppressed" if found.suppressed else ""
+    lines, left = [one_line(f"{what}{allowed}{hidden}{warned}{nothing}{lost}", 600)], REASON - 600
     for item in found.items:
         line = one_line(str(item), 300)
         if len(line) > left:

@@ -14,12 +14,14 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
+from loopwright.argv import words
 from loopwright.core.judge import Rule
 from loopwright.core.values import Score
 from loopwright.errors import BadEvidence, ConfigError, NotStartable
-from loopwright.evidence.junit import Failing
+from loopwright.evidence.tally import Failing
+from loopwright.gates._tests import check_counts
 from loopwright.gates._tool import Ran, Source, arguments, judged, resolve
-from loopwright.gates.junit import check_counts, score_of_tests
+from loopwright.gates.junit import score_of_tests
 from loopwright.ports import Gate, Measure, Place, Seen
 
 _REPORT: Final = "junit.xml"
@@ -31,31 +33,43 @@ def pytest(
     *,
     args: str | Sequence[str] = (),
     python: str | None = None,
+    run: str | list[str] | None = None,
     min_tests: int = 1,
     allow_empty: bool = False,
 ) -> Gate:
     """A gate that passes when pytest with `args` exits 0 and its report shows at least `min_tests` tests, none failed.
 
-    `python` (a name or path) runs it; by default the project's `.venv/bin/python`, else the one on PATH. Value and raw
+    `python` (a name or path) runs it; by default the project's `.venv/bin/python`, else the one on PATH. `run` is how
+    pytest is started instead (`uv run pytest`). Value and raw
     are those of `junit`; what fails is named by its node id. `allow_empty` accepts that there is no test.
     """
     given = arguments(args)
     check_counts("pytest", min_tests)
-    if any(word.startswith(("--junitxml", "--junit-xml")) for word in given):
+    start = () if run is None else words(run)
+    if start and python is not None:
+        raise ConfigError("pytest: python and run both say how it is started; give one of them")
+    if any(word.startswith(("--junitxml", "--junit-xml")) for word in (*start, *given)):
         raise ConfigError(
             "pytest: leave --junitxml out of args, the gate writes and reads a report of its own"
         )
 
+    def begin(place: Place) -> tuple[str, ...]:
+        if start:
+            return (resolve(start[0], place), *start[1:])
+        return (_python(python, place), "-m", "pytest")
+
     def argv(place: Place) -> tuple[str, ...]:
         report = f"--junitxml={place.artifacts.absolute() / _REPORT}"
+        cache = f"cache_dir={place.artifacts.absolute() / 'pycache' / 'pytest'}"  # new and thrown away
         # xunit1 names each test's file, which makes node ids of the names.
-        ours = ("-p", "no:cacheprovider", "-o", "junit_family=xunit1", report)
-        return (_python(python, place), "-m", "pytest", *ours, *given)
+        ours = ("-o", cache, "-o", "junit_family=xunit1", report)
+        return (*begin(place), *ours, *given)
 
     def probe(place: Place) -> str:
-        found = _python(python, place)
-        _must_have_pytest(found, place)
-        return shlex.join((found, "-m", "pytest", *given))
+        program, *more = begin(place)
+        if not start:
+            _must_have_pytest(program, place)
+        return shlex.join((program, *more, *given))
 
     def judge(ran: Ran) -> Score:
         if ran.code not in {0, 1, 2, _NO_TESTS}:  # 3: pytest broke, 4: its arguments or conftest did
@@ -68,6 +82,8 @@ def pytest(
     async def check(seen: Seen, place: Place) -> Measure:
         score = await judged(origin, seen, place, judge)
         if score.status == "error" and "No module named pytest" in score.reason:
+            if start:
+                raise NotStartable(f"{shlex.join(start)} finds no pytest; install it there")
             _must_have_pytest(_python(python, place), place)
         return score
 

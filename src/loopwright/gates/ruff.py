@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import PurePath
 from typing import Final
 
 from loopwright.argv import words
@@ -15,8 +16,9 @@ from loopwright.core.judge import Rule
 from loopwright.core.values import Score
 from loopwright.errors import BadEvidence, ConfigError
 from loopwright.evidence.files import whole
+from loopwright.evidence.lint import Format
 from loopwright.gates._tool import MAX_BYTES, Ran, Source, arguments, judged, resolve
-from loopwright.gates.lint import check_counts, findings, score_of_findings
+from loopwright.gates.lint import check_counts, findings, lint, score_of_findings
 from loopwright.ports import Gate, Measure, Place, Seen
 
 _REPORT: Final = "ruff.json"
@@ -26,18 +28,31 @@ def ruff(
     *,
     args: str | Sequence[str] = (),
     run: str | list[str] = "ruff check",
-    max: int = 0,  # noqa: A002 - the word of the loop file
+    report: str | None = None,
+    format: Format = "ruff",  # noqa: A002 - the word of the loop file
+    max: int = 0,  # noqa: A002
     min_files: int = 0,
+    empty_means_clean: bool = False,
 ) -> Gate:
     """A gate that passes when `ruff check` with `args` has at most `max` findings.
 
-    `run` is how ruff is started where that is not plain `ruff check` (`uv run ruff check`). Value and raw are those of
+    `run` is how ruff is started where that is not plain `ruff check` (`uv run ruff check`). A `run` that does not name
+    ruff, or with a `report`, is a command whose report is read as it is, as `lint` does. Value and raw are those of
     `lint`. With `min_files`, so many Python files must have been checked; a run that checked none passes otherwise,
     and says so.
     """
     start = words(run)
     given = arguments(args)
     check_counts("ruff", most=max, min_files=min_files)
+    if report is not None or not any(PurePath(word).name == "ruff" for word in start):
+        return lint(
+            run=[*start, *given],
+            report=report,
+            format=format,
+            max=max,
+            min_files=min_files,
+            empty_means_clean=empty_means_clean,
+        )
     if any(word.startswith(("--output-f", "-o")) for word in (*start, *given)):
         raise ConfigError("ruff: leave the output options out, the gate writes and reads a report of its own")
 
