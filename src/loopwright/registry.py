@@ -254,6 +254,9 @@ def _product(
         raise wrong(f"{label}: {error}") from error
 
 
+_PLAIN: Final = ("timeout", "parallel", "writes", "clean", "cwd")  # as they are written
+
+
 def _shared(product: object, given: Mapping[str, Any], taken: Mapping[str, object]) -> object:
     """A gate with the options that every gate has; `min` is the factory's own when it takes one."""
     if not isinstance(product, Gate) or not given:
@@ -274,13 +277,9 @@ def _shared(product: object, given: Mapping[str, Any], taken: Mapping[str, objec
             objective=given.get("objective", rule.objective),
             min_gain=given.get("min_gain", rule.min_gain),
         ),
-        timeout=given.get("timeout", product.timeout),
         after=tuple(given.get("after", product.after)),
-        parallel=given.get("parallel", product.parallel),
-        writes=given.get("writes", product.writes),
-        clean=given.get("clean", product.clean),
-        cwd=given.get("cwd", product.cwd),
         env=tuple(given.get("env", product.env)),
+        **{word: given[word] for word in _PLAIN if word in given},
     )
 
 
