@@ -92,6 +92,7 @@ async def _scored(run: Run, gate: Gate, iteration: int) -> tuple[Score, float]:
         timeout_s=gate.timeout or run.policy.limits.gate_timeout,
         grace_s=run.policy.limits.grace,
         redact=run.journal.redact,
+        sandbox=run.sandbox(folder, False),
     )
     started = run.clock.monotonic()
     score = settle(gate.rule, run.policy.threshold, await measure(gate, seen, place))

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from loopwright.argv import words
 from loopwright.errors import ConfigError, NotStartable
-from loopwright.hosts import environment
+from loopwright.hosts import environment, sandbox
 from loopwright.hosts.take import outputs_of
 from loopwright.hosts.ways import STATE, Ways
 from loopwright.journal import Journal
@@ -34,6 +34,11 @@ T = TypeVar("T")
 def is_apart(mode: str) -> bool:
     """Whether runs of this mode work in a folder of their own."""
     return mode in {"worktree", "folder"}
+
+
+def copy_of(run: str, assembled: Assembled, ways: Ways) -> Copy | None:
+    """The folder apart that `run` works in, when it has one."""
+    return copies.find(ways.project / STATE, run) if is_apart(assembled.mode) else None
 
 
 def check(assembled: Assembled, ways: Ways) -> None:
@@ -118,7 +123,7 @@ async def _move_in(
             ways.begin(f"setup: {command}")
             ways.tell(f"setup: {command}")
             log = state / "artifacts" / run / f"setup-{number}.log"
-            await _keeping(lease, _set_up(command, log, copy.root, run, assembled, ways))
+            await _keeping(lease, _set_up(command, log, copy, run, assembled, ways))
         environment.probe(assembled, ways, copy.root)
     except BaseException:
         if copy is not None or not known:
@@ -145,13 +150,13 @@ def _news(copy: Copy, ways: Ways) -> list[str]:
     return told
 
 
-async def _set_up(command: str, log: Path, root: Path, run: str, assembled: Assembled, ways: Ways) -> None:
+async def _set_up(command: str, log: Path, copy: Copy, run: str, assembled: Assembled, ways: Ways) -> None:
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     limits = assembled.policy.limits
     process = Process(
-        argv=words(command),
-        cwd=root,
-        env=environment.environment(run, ways, allow=assembled.loop.env, root=root),
+        argv=(*sandbox.wrapping(assembled.loop, ways, copy.root, copy)(None, False), *words(command)),
+        cwd=copy.root,
+        env=environment.environment(run, ways, allow=assembled.loop.env, root=copy.root),
         log=log,
         timeout_s=limits.attempt_timeout,
         grace_s=limits.grace,
