@@ -158,7 +158,7 @@ def make(
 
 def settled(state: Path, run: str, copy: Copy) -> Copy:
     """The copy, marked as ready to be worked in; from now on what it was made of is kept."""
-    open_ours(copy.project, state).refs("update-ref", f"refs/loopwright/{run}/{_ORIGIN}", copy.commit)
+    open_ours(copy.project, state).keep(f"{run}/{_ORIGIN}", copy.commit)
     ready = replace(copy, ready=True)
     _write_mark(state, run, ready)
     return ready
@@ -205,7 +205,7 @@ def inherit(ours: Ours, parent: str, run: str) -> None:
         raise WorkspaceError(
             f"what the folder of run {parent} was made of is lost: refs/loopwright/{parent}/{_ORIGIN} is gone"
         )
-    ours.refs("update-ref", f"refs/loopwright/{run}/{_ORIGIN}", commit)
+    ours.keep(f"{run}/{_ORIGIN}", commit)
 
 
 def origin(ours: Ours, run: str) -> str | None:

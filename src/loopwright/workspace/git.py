@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from loopwright.errors import Conflict, WorkspaceError
 from loopwright.workspace import ignore, place, plumbing
 from loopwright.workspace.index import LARGEST_FILE, Index
-from loopwright.workspace.ours import Copy, Ours, open_ours
+from loopwright.workspace.ours import BRING_BACK, Copy, Ours, check_place, note_place, open_ours
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,6 +119,7 @@ def open_git(
     }
     if copy:
         left_out |= {os.fsencode(link) for link in copy.links}
+    check_place(ours, folder, run)
     git = ours.call(root, folder / "index")
     index = Index(folder=folder, root=root, git=git, ours=ours, left_out=frozenset(left_out), copy=copy)
     return Git(root=root, run=run, folder=folder, git=git, ours=ours, index=index)
@@ -145,7 +146,7 @@ class Git:
         self._users = ours.refs
         self._index = index
         self._objects = ours.objects
-        self._refs = ours.objects.with_name("refs") / "loopwright" / run
+        self._placed = False
 
     def snapshot(self, n: int) -> Snapshot:
         """The workspace as it is now, kept as snapshot `n` (again: replaced), on disk when this returns.
@@ -167,10 +168,10 @@ class Git:
             commit = plumbing.write_commit(self._objects, _tree(tree))
         except OSError as error:
             raise WorkspaceError(f"{self._objects} cannot be written: {error.strerror or error}") from error
-        self._users("update-ref", f"refs/loopwright/{self._run}/{n}", commit)
-        # Git syncs the ref but not its folder, and the folder says that the ref is there.
-        with suppress(FileNotFoundError):  # refs that are not files (reftable) need no folder
-            plumbing.sync_folder(self._refs)
+        if not self._placed:
+            note_place(self.ours, self._folder)
+            self._placed = True
+        self.ours.keep(f"{self._run}/{n}", commit)
 
     def trees(self) -> dict[int, str]:
         """The tree of each snapshot of this run that is kept."""
@@ -193,9 +194,7 @@ class Git:
     def diff(self, old: str, new: str | None = None) -> Diff:
         """What changed from one tree to another, or to the workspace as it is now."""
         ids = _tree(old), _tree(new) if new is not None else self._index.now()[0]
-        fields = iter(
-            self._git("diff-tree", "-r", "-z", "--no-renames", "--raw", "--numstat", *ids).split(b"\0")
-        )
+        fields = iter(self._compared("--numstat", *ids))
         statuses: dict[bytes, str] = {}
         counts: dict[bytes, tuple[int, int]] = {}
         for item in fields:
@@ -227,6 +226,18 @@ class Git:
                 + f"\n[cut after {PATCH_BYTES:,} bytes; {len(files):,} files changed in all]\n"
             )
         return Diff(files=files, text=text)
+
+    def _compared(self, *words: str) -> list[bytes]:
+        """How two trees, the last of the words, differ; WorkspaceError naming one that is lost."""
+        try:
+            return self._git("diff-tree", "-r", "-z", "--no-renames", "--raw", *words).split(b"\0")
+        except WorkspaceError:
+            for tree in words[-2:]:
+                if self._git("cat-file", "-t", tree, ok=(0, 1, 128)).strip() != b"tree":
+                    raise WorkspaceError(
+                        f"snapshot {tree[:12]} is not in {self._objects} any more: {BRING_BACK}"
+                    ) from None
+            raise
 
     def restore(
         self, tree: str, *, paths: tuple[str, ...] | None = None, since: str | None = None
@@ -299,7 +310,7 @@ class Git:
 
     def _changes(self, old: str, new: str) -> Iterator[_Change]:
         """How files differ; gitlinks are passed over, their folders belong to other repositories."""
-        fields = iter(self._git("diff-tree", "-r", "-z", "--no-renames", "--raw", old, new).split(b"\0"))
+        fields = iter(self._compared(old, new))
         for item in fields:
             if item:
                 before, mode, _, blob, status = item.decode().removeprefix(":").split(" ")

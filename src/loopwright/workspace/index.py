@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from loopwright.errors import WorkspaceError
 from loopwright.workspace import ignore, place, plumbing
+from loopwright.workspace.ours import BRING_BACK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,6 +67,7 @@ class Index:
         self._git = git
         self._users = ours.refs
         self._repository = ours.repository
+        self._sound = ours.sound
         self._ours = left_out
         self._copy = copy
         self._index = folder / "index"
@@ -103,6 +105,7 @@ class Index:
     @contextmanager
     def _alone(self) -> Iterator[plumbing.Call]:
         """Git, while nobody else works on the index."""
+        self._sound()
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
             lock = os.open(
@@ -143,7 +146,14 @@ class Index:
             plumbing.write_whole(self._head, self._tree_of_head())
         head = self._head.read_text()
         if head:
-            git("read-tree", head)
+            try:
+                git("read-tree", head)
+            except WorkspaceError:
+                if git("cat-file", "-t", head, ok=(0, 1, 128)).strip() == b"tree":
+                    raise
+                raise WorkspaceError(
+                    f"what HEAD had when the run began is not in the repository of {self._root} any more: {BRING_BACK}"
+                ) from None
             git("update-index", "-q", "--refresh", ok=(0, 1))
         else:
             git("read-tree", "--empty")
