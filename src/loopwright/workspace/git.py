@@ -6,8 +6,8 @@ tree made with a git dir and an index of our own over the user's objects, and li
 
 Left out: what was ignored at snapshot 0 (unless HEAD had it), tool litter, secret-looking names, files
 above 50 MB, unreadable files, our own output files, the state folder. A path left out keeps the content
-that snapshots last had for it (HEAD's, or none). Nested repositories: a submodule of HEAD is recorded as
-the commit it stands at, any other is left out and named; neither is ever written.
+that snapshots last had for it (HEAD's, or none). Repositories inside: a submodule of HEAD is recorded as the
+commit it stands at and never written; of any other the files are kept like all files, and its `.git` never is.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import fcntl
 import os
 import stat
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,8 @@ LARGEST_FILE = 50 * 1024 * 1024  # bytes
 MOST_FILES = 100_000  # these two only where no repository says what belongs to the project
 MOST_BYTES = 2 * 1024**3
 LOCK_WAIT_S = 15.0  # for another reader or writer of the index, which hashes 2 GB in about 10 s
+_SEED = b".loopwright-seed.tmp"
+_DEEPEST = 32  # folders above a repository inside that is looked into
 _MANY = 256  # from here on one sync for all new objects is cheaper than one for each
 
 
@@ -73,6 +75,7 @@ class Index:
         self._index = folder / "index"
         self._exclude = folder / "exclude"
         self._head = folder / "head"
+        self._closed: set[bytes] = set()  # repositories inside that are too large
         self._last: tuple[tuple[int, int], str] | None = None  # the index file as it was, and its tree
 
     def now(self) -> tuple[str, tuple[str, ...]]:
@@ -184,12 +187,11 @@ class Index:
         return ignore.frozen_patterns(root, top=top, info=info) + ours
 
     def _look(self, git: plumbing.Call) -> _Found:
-        listed = git("ls-files", "-z", "-o", "-m", b"--exclude-from=" + os.fsencode(self._exclude))
         found = _Found()
         links: dict[bytes, bool] = {}
-        for path in sorted(set(listed.split(b"\0")) - {b""}):
+        for path in sorted(self._listed(git)):
             if path.endswith(b"/"):
-                found.left_out.append(path)  # a repository of its own
+                found.left_out.append(path)  # a repository of its own, too large or too deep
             elif ignore.is_secret(path):
                 found.left_out.append(path)
             elif self.covers(path):
@@ -201,6 +203,37 @@ class Index:
                 "Run in the project's own folder, use git init, or list what does not belong in .gitignore"
             )
         return found
+
+    def _listed(self, git: plumbing.Call) -> set[bytes]:
+        """What differs from the index, and what is not in it. Repositories inside are looked into, but not their `.git`.
+
+        Git passes over a folder that is a repository unless its index has a file in there: so it is given one, which
+        is not on disk and is taken out with all that is gone.
+        """
+        words = ("ls-files", "-z", "-o", "-m", b"--exclude-from=" + os.fsencode(self._exclude))
+        listed = set(git(*words).split(b"\0")) - {b""}
+        while (
+            nested := {path for path in listed if path.endswith(b"/") and path.count(b"/") <= _DEEPEST}
+            - self._closed
+        ):
+            some = git("hash-object", "--stdin").strip()
+            seeds = (b"100644 %s\t%s%s" % (some, path, _SEED) for path in sorted(nested))
+            git("update-index", "-z", "--index-info", stdin=b"\0".join(seeds) + b"\0")
+            listed = set(git(*words).split(b"\0")) - {b""}
+            self._closed |= {folder for folder in nested if self._is_large(_inside(folder, listed))}
+            for folder in self._closed:
+                inside = _inside(folder, listed)
+                listed = listed - inside | {folder} | (inside & {folder + _SEED})
+        return listed
+
+    def _is_large(self, paths: set[bytes]) -> bool:
+        if len(paths) > MOST_FILES:
+            return True
+        size = 0
+        for path in paths:
+            with suppress(OSError):
+                size += os.lstat(os.path.join(os.fsencode(self._root), path)).st_size
+        return size > MOST_BYTES
 
     def _sort(self, path: bytes, found: _Found, links: dict[bytes, bool]) -> None:
         full = os.path.join(os.fsencode(self._root), path)
@@ -247,3 +280,7 @@ class Index:
     def _sign(self) -> tuple[int, int]:
         seen = self._index.stat()  # git replaces the file whole, so another writer leaves another inode
         return seen.st_ino, seen.st_mtime_ns
+
+
+def _inside(folder: bytes, paths: set[bytes]) -> set[bytes]:
+    return {path for path in paths if path.startswith(folder)}
