@@ -315,6 +315,35 @@ def test_an_unreadable_file_is_left_out_and_named(repo, monkeypatch):
     assert opened(repo).snapshot(0).left_out == ("closed",)
 
 
+def test_what_is_too_deep_or_behind_a_closed_folder_is_named_and_kept(repo, monkeypatch):
+    snapshots = opened(repo)
+    first = snapshots.snapshot(0)
+    here = os.open(repo, os.O_RDONLY)
+    inner = here
+    for _ in range(300):  # 6,000 characters: no name for the system, but a place for an agent
+        os.mkdir("d" * 20, dir_fd=inner)
+        below = os.open("d" * 20, os.O_RDONLY, dir_fd=inner)
+        os.close(inner)
+        inner = below
+    os.close(os.open("f", os.O_CREAT, dir_fd=inner))
+    os.close(inner)
+    left_out = snapshots.now().left_out
+    assert len(left_out) == 1
+    assert left_out[0].endswith("d/.../")
+    assert len(left_out[0]) < 210
+    write(repo, {"src/b.py": "changed\n"})
+    lstat = os.lstat
+
+    def closed(path, **options):  # as for the owner of a folder without x; the tests may run as root
+        if os.fsencode(path).endswith(b"src/b.py"):
+            raise PermissionError(13, "Permission denied")
+        return lstat(path, **options)
+
+    monkeypatch.setattr(index_module.os, "lstat", closed)
+    assert snapshots.now().tree == first.tree
+    assert snapshots.now().left_out[1:] == ("src/b.py",)
+
+
 def test_a_submodule_is_recorded_and_never_written(repo, tmp_path):
     other = tmp_path / "other"
     other.mkdir()

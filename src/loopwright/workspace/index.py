@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import stat
 import time
 from contextlib import contextmanager, suppress
@@ -33,6 +34,7 @@ MOST_FILES = 100_000  # these two only where no repository says what belongs to 
 MOST_BYTES = 2 * 1024**3
 LOCK_WAIT_S = 15.0  # for another reader or writer of the index, which hashes 2 GB in about 10 s
 _SEED = b".loopwright-seed.tmp"
+_CLOSED = re.compile(rb"could not open directory '([^'\n]+)")
 _DEEPEST = 32  # folders above a repository inside that is looked into
 _MANY = 256  # from here on one sync for all new objects is cheaper than one for each
 
@@ -191,7 +193,7 @@ class Index:
         links: dict[bytes, bool] = {}
         for path in sorted(self._listed(git)):
             if path.endswith(b"/"):
-                found.left_out.append(path)  # a repository of its own, too large or too deep
+                found.left_out.append(path)  # a repository that is too large or deep, a folder closed to us
             elif ignore.is_secret(path):
                 found.left_out.append(path)
             elif self.covers(path):
@@ -211,7 +213,7 @@ class Index:
         is not on disk and is taken out with all that is gone.
         """
         words = ("ls-files", "-z", "-o", "-m", b"--exclude-from=" + os.fsencode(self._exclude))
-        listed = set(git(*words).split(b"\0")) - {b""}
+        listed, closed = _asked(git, words)
         while (
             nested := {path for path in listed if path.endswith(b"/") and path.count(b"/") <= _DEEPEST}
             - self._closed
@@ -219,12 +221,12 @@ class Index:
             some = git("hash-object", "--stdin").strip()
             seeds = (b"100644 %s\t%s%s" % (some, path, _SEED) for path in sorted(nested))
             git("update-index", "-z", "--index-info", stdin=b"\0".join(seeds) + b"\0")
-            listed = set(git(*words).split(b"\0")) - {b""}
+            listed, closed = _asked(git, words)
             self._closed |= {folder for folder in nested if self._is_large(_inside(folder, listed))}
             for folder in self._closed:
                 inside = _inside(folder, listed)
                 listed = listed - inside | {folder} | (inside & {folder + _SEED})
-        return listed
+        return listed | closed
 
     def _is_large(self, paths: set[bytes]) -> bool:
         if len(paths) > MOST_FILES:
@@ -242,8 +244,11 @@ class Index:
             return
         try:
             seen = os.lstat(full)
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             found.read.append(path)  # gone: git takes it out
+            return
+        except OSError:
+            found.left_out.append(path)  # behind a folder that is closed to us
             return
         if stat.S_ISLNK(seen.st_mode) or stat.S_ISDIR(seen.st_mode):
             # Of a submodule git reads the commit; any other folder that it lists stands in a file's place.
@@ -280,6 +285,17 @@ class Index:
     def _sign(self) -> tuple[int, int]:
         seen = self._index.stat()  # git replaces the file whole, so another writer leaves another inode
         return seen.st_ino, seen.st_mtime_ns
+
+
+def _asked(git: plumbing.Call, words: tuple[str | bytes, ...]) -> tuple[set[bytes], set[bytes]]:
+    """The paths that git lists, and the folders that it could not look into: closed to us, or too deep for any name."""
+    listed, warned = git.told(*words)
+    folders = {_brief(folder.rstrip(b"/") + b"/") for folder in _CLOSED.findall(warned)}
+    return set(listed.split(b"\0")) - {b""}, folders
+
+
+def _brief(folder: bytes) -> bytes:
+    return folder if len(folder) <= 200 else folder[:200].rpartition(b"/")[0] + b"/.../"
 
 
 def _inside(folder: bytes, paths: set[bytes]) -> set[bytes]:

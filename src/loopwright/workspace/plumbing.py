@@ -98,6 +98,10 @@ class Call:
 
     def __call__(self, *args: str | bytes, stdin: bytes = b"", ok: tuple[int, ...] = (0,)) -> bytes:
         """What git wrote to stdout; WorkspaceError with its message when its exit code is not `ok`."""
+        return self.told(*args, stdin=stdin, ok=ok)[0]
+
+    def told(self, *args: str | bytes, stdin: bytes = b"", ok: tuple[int, ...] = (0,)) -> tuple[bytes, bytes]:
+        """The same, and what it wrote to stderr: warnings."""
         try:
             done = subprocess.run(
                 [self.program, *self.options, *args],
@@ -119,7 +123,7 @@ class Call:
         if done.returncode not in ok:
             said = done.stderr.decode(errors="replace").strip()[-2000:] or f"exit {done.returncode}"
             raise WorkspaceError(f"git {_word(args)} in {self.cwd} failed: {said}")
-        return done.stdout
+        return done.stdout, done.stderr
 
     def head(self, *args: str | bytes, limit: int) -> tuple[bytes, bool]:
         """The first `limit` bytes that git writes, and whether that was all."""
