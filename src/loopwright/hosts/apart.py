@@ -23,6 +23,7 @@ from loopwright.loop import Assembled
 from loopwright.ports import Lease
 from loopwright.supervise import Exit, Process, supervise
 from loopwright.workspace import copies
+from loopwright.workspace.installs import leading_back
 from loopwright.workspace.lock import lock
 from loopwright.workspace.opened import Workspace, open_workspace
 from loopwright.workspace.ours import Copy, open_ours
@@ -125,11 +126,30 @@ async def _move_in(
             log = state / "artifacts" / run / f"setup-{number}.log"
             await _keeping(lease, _set_up(command, log, copy, run, assembled, ways))
         environment.probe(assembled, ways, copy.root)
+        _stands_alone(run, copy, assembled, ways)
     except BaseException:
         if copy is not None or not known:
             copies.remove(state, run)
         raise
     return copies.settled(state, run, copy), True
+
+
+def _stands_alone(run: str, copy: Copy, assembled: Assembled, ways: Ways) -> None:
+    """`ConfigError` when Python code in the copy would import the user's files in place of the copy's own."""
+    env = environment.environment(run, ways, allow=assembled.loop.env, root=copy.root)
+    repository = find_repository(ways.project)
+    led = leading_back(
+        env["PATH"],
+        env.get("PYTHONPATH", ""),
+        checkout=ways.project if repository is None else repository.top,
+        root=copy.top,
+    )
+    if led:
+        raise ConfigError(
+            f"workspace.mode: Python in the run's folder would import your own files and not those the agent works on: "
+            f"{', '.join(led[:5])}. Give it an environment of its own: "
+            'setup = ["python -m venv .venv", "pip install -e ."]'
+        )
 
 
 def _said(assembled: Assembled) -> Mapping[str, Any]:
