@@ -275,9 +275,9 @@ def test_editable_installs_that_lead_to_the_checkout_are_named(repo, tmp_path):
     )
     assert led(path, repo, copy.top) == [
         "mine",
-        "mine.egg-link",
         "__editable__.other-1.pth",
         "easy-install.pth",
+        "mine.egg-link",
     ]
     assert led(f"{tmp_path}/none:{path}", repo, copy.top)
     environment(copy.root / ".venv")
