@@ -116,6 +116,20 @@ def test_a_copy_is_removed_whole_and_nothing_else(repo, tmp_path):
     assert (outside / "keep.txt").exists()
 
 
+def test_nothing_behind_a_link_is_removed(repo, tmp_path):
+    copy = made(repo)
+    kept = tmp_path / "kept"
+    (repo / ".agent-state/workspaces").rename(kept)
+    (repo / ".agent-state/workspaces").symlink_to(kept)
+    for remove in (copies.remove, copies.set_aside):
+        with pytest.raises(WorkspaceError, match=r"workspaces leads to .*kept: remove that link"):
+            remove(repo / ".agent-state", "r1")
+    with pytest.raises(WorkspaceError, match="remove that link"):
+        copies.make(repo, repo / ".agent-state", "r2", mode="worktree")
+    assert (kept / "r1" / copy.top.name / "a.txt").exists()
+    assert not (kept / "r2").exists()
+
+
 def test_a_copy_that_a_crash_left_half_made_is_none(repo):
     state = repo / ".agent-state"
     copies.make(repo, state, "r1", mode="folder")

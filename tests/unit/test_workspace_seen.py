@@ -7,7 +7,9 @@ import os
 import pytest
 from workspace_repo import commit, content, git, names, new_repo, opened, user_state, write
 
+from loopwright.errors import WorkspaceError
 from loopwright.workspace import index as index_module
+from loopwright.workspace import plumbing
 
 
 @pytest.fixture
@@ -305,6 +307,25 @@ def test_files_that_are_none_do_not_stop_a_snapshot(repo):
     tree = snapshots.snapshot(0).tree
     assert names(snapshots, tree) == [".gitignore", "dangling", "outside", "src/b.py"]
     assert content(snapshots, tree, "outside") == b"/etc"
+
+
+def test_a_pipe_that_git_would_wait_for_is_said(repo, monkeypatch):
+    monkeypatch.setattr(plumbing, "TIMEOUT_S", 0.5)
+    snapshots = opened(repo)
+    first = snapshots.snapshot(0)
+    os.mkfifo(repo / "src/.gitattributes")
+    os.mkfifo(repo / "src/.gitignore")
+    write(repo, {"src/new.py": "x"})
+    with pytest.raises(
+        WorkspaceError, match=r"src/\.gitattributes is no file, and git would wait for it: remove it"
+    ):
+        snapshots.now()
+    (repo / "src/.gitattributes").unlink()
+    assert snapshots.now() != first
+    (repo / ".git/HEAD").unlink()
+    os.mkfifo(repo / ".git/HEAD")  # no repository any more, as git has it
+    with pytest.raises(WorkspaceError, match="its HEAD is gone"):
+        opened(repo)
 
 
 def test_an_unreadable_file_is_left_out_and_named(repo, monkeypatch):

@@ -95,6 +95,7 @@ class Index:
                 except WorkspaceError:
                     # A file that changed its kind between two git processes is cured by looking again,
                     # a damaged index or an object that somebody pruned by beginning anew.
+                    self._check_pipes()
                     if last:
                         raise
                 except _TooLargeError as error:
@@ -205,6 +206,16 @@ class Index:
                 "Run in the project's own folder, use git init, or list what does not belong in .gitignore"
             )
         return found
+
+    def _check_pipes(self) -> None:
+        """Git reads attributes where a file stands, and waits for a pipe until we lose patience; so that it is said why."""
+        for folder, _, names in os.walk(os.fsencode(self._root)):
+            path = os.path.join(folder, b".gitattributes")
+            with suppress(OSError):
+                if b".gitattributes" in names and not stat.S_ISREG(os.lstat(path).st_mode):
+                    raise WorkspaceError(
+                        f"{os.fsdecode(path)} is no file, and git would wait for it: remove it"
+                    )
 
     def _listed(self, git: plumbing.Call) -> set[bytes]:
         """What differs from the index, and what is not in it. Repositories inside are looked into, but not their `.git`.

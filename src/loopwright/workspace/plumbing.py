@@ -186,11 +186,8 @@ def find_repository(root: Path) -> Repository | None:
 
 def has_head(git_dir: Path) -> bool:
     """Whether git would know this folder by its HEAD: the name of a branch, or a commit."""
-    try:
-        head = (git_dir / "HEAD").read_bytes()
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-        return False
-    return re.match(rb"ref:\s*\S|[0-9a-f]{40}", head) is not None
+    head = git_dir / "HEAD"
+    return head.is_file() and re.match(rb"ref:\s*\S|[0-9a-f]{40}", head.read_bytes()) is not None
 
 
 def users_git(program: str, repository: Repository) -> Call:
