@@ -173,6 +173,7 @@ class Loop:
             self,
             **{key: getattr(self, key) or getattr(_POLICY, key) for key in _SAME},
             name=self.name or "loop",
+            sandbox=self.sandbox or "none",
             baseline=mode != "none" if self.baseline is None else self.baseline,
             monitors={f.name: getattr(monitors, f.name) for f in fields(monitors)},
             approval=asdict(asking),

@@ -56,6 +56,7 @@ async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
         active=run.workspace.sign_of_life if run.workspace.recorded else None,
         hear=run.hear,
         redact=run.journal.redact,
+        sandbox=run.sandbox((folder,), True),
     )
     run.begin(
         f"#{asked.iteration} agent working" + (f" (attempt {asked.number})" if asked.number > 1 else "")

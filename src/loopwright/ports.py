@@ -27,7 +27,8 @@ class Place:
     `root` is the workspace and current folder; `project` is where tools are looked up (usually the
     same); `artifacts` is a folder of its own for its files. `active` is a cheap fingerprint of the
     workspace (a sign of life when it changes); `hear` gets output as it comes, for a live view.
-    `redact` takes secrets out of what is written down; use it before a text is cut short.
+    `redact` takes secrets out of what is written down; use it before a text is cut short. `sandbox` are the words to
+    put before every command that is started here.
     """
 
     root: Path
@@ -40,6 +41,7 @@ class Place:
     active: Callable[[], object] | None = None
     hear: Callable[[bytes], None] | None = None
     redact: Redactor = PLAIN
+    sandbox: tuple[str, ...] = ()
 
 
 def _nothing_to_probe(place: Place) -> str:  # noqa: ARG001 - the shape of a probe
@@ -55,6 +57,7 @@ class Agent:
     will run (the resolved command, for the start line) and raises `NotStartable` when it cannot.
     `in_folder`: it works on files, so the default workspace is the folder, not `none`. `limits` are
     its own defaults by the names of `[limits]`; `keys` are environment names it may see.
+    `in_process`: its code runs inside loopwright, so no sandbox can hold it.
     """
 
     name: str
@@ -63,6 +66,7 @@ class Agent:
     probe: Callable[[Place], str] = _nothing_to_probe
     limits: Mapping[str, Any] = field(default_factory=dict)
     keys: tuple[str, ...] = ()
+    in_process: bool = False
 
 
 class Diff(Protocol):
@@ -109,7 +113,8 @@ class Gate:
     A check returns a `Score` (with a status when it knows), a number or a bool, and raises
     `NotStartable` when its tool cannot run and `BadEvidence` for a report that proves nothing.
     `python`: it runs Python code of the workspace, so bytecode goes to the artifacts folder. `clean`: it
-    judges a pristine checkout of the snapshot, with nothing beside it that git ignores.
+    judges a pristine checkout of the snapshot, with nothing beside it that git ignores. `in_process`: code
+    that is not loopwright's runs inside it, so no sandbox can hold it.
     """
 
     rule: Rule
@@ -123,6 +128,7 @@ class Gate:
     cwd: str | None = None
     env: tuple[str, ...] = ()
     python: bool = False
+    in_process: bool = False
 
     @property
     def name(self) -> str:

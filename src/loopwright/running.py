@@ -61,6 +61,9 @@ class Run:
     deliver: Callable[[Deliver], ev.Delivered] = lambda asked: ev.Delivered(
         to=asked.to, problem="no workspace"
     )
+    sandbox: Callable[[tuple[Path, ...], bool], tuple[str, ...]] = (
+        lambda _folders, _agent: ()
+    )  # before a command
     gated: bool = False  # gates ran since the last look
     fresh: tuple[Look, float] | None = None  # what was seen a moment ago, and when: nothing has run since
     on_tamper: str = "restore"  # or "ask": what becomes of protected files that the agent changed

@@ -115,6 +115,7 @@ async def _measured(run: Run, gate: Gate, iteration: int, root: Path) -> Score:
         timeout_s=gate.timeout or run.policy.limits.gate_timeout,
         grace_s=run.policy.limits.grace,
         redact=run.journal.redact,
+        sandbox=run.sandbox((folder, root) if gate.clean else (folder,), False),
     )
     return await measure(gate, seen, place)
 

@@ -47,7 +47,6 @@ LATER: Final[Mapping[str, tuple[object, ...]]] = {
     "known_failures": (),
     "prompt": (),
     "notes": (),
-    "sandbox": ("none",),
     "limits.budget_per_day": (),
     "approval.channels": (),
     "approval.approvers": (),
@@ -279,6 +278,8 @@ def _store_url(value: object) -> str:
 
 
 def _sandbox(value: object) -> Any:
+    if value in ([], ()):
+        raise wrong('an empty list; say "none", "bwrap", or the words to start commands through')
     return list_of(text)(value) if isinstance(value, list | tuple) else one_of("none", "bwrap")(value)
 
 

@@ -440,3 +440,26 @@ def test_what_stands_in_the_way_of_delivery_is_on_record(stage):
     (delivered,) = stage.of(ev.Delivered)
     assert delivered.problem
     assert ran.doc["next"] == "loopwright apply r"
+
+
+def test_an_install_that_leads_to_the_checkout_is_refused_before_the_start(stage):
+    site = stage.folder / ".venv/lib/python3.12/site-packages"
+    site.mkdir(parents=True)
+    stage.write(".venv/pyvenv.cfg", "")
+    stage.write(".venv/bin/python", "").chmod(0o755)
+    (site / "__editable__.mine-1.0.pth").write_text(f"{stage.folder}/src\n")
+    ran = stage.run(*APART, gate=GATE, expect=2)
+    assert (
+        f"would import your own files and not those the agent works on: __editable__.mine-1.0.pth ({stage.folder}"
+        in ran.err
+    )
+    assert 'setup = ["python -m venv .venv", "pip install -e ."]' in ran.err
+    assert not copy(stage).parent.exists()
+    assert stage.facts() == []
+    setup = (
+        "workspace.setup=['mkdir -p .venv/bin', 'cp pyvenv .venv/pyvenv.cfg', 'cp pyvenv .venv/bin/python']"
+    )
+    stage.write("pyvenv", "")
+    stage.git("add", "pyvenv")
+    stage.git("commit", "-qm", "pyvenv")
+    stage.run(*APART, "--set", setup, gate=GATE, expect=0)

@@ -41,7 +41,10 @@ ROWS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "wrong word": ((*RUN, "--approve", "maybe"), ("--approve", "never, passed, always, alert", "'maybe'")),
     "wrong type": ((*RUN, "--set", "protected=3"), ("--set protected", "list", "3")),
-    "not in this version": ((*RUN, "--set", "sandbox=bwrap"), ("--set sandbox", "available: none")),
+    "not in this version": (
+        (*RUN, "--set", "deliver.to=pr"),
+        ("--set deliver.to", "available: none, branch"),
+    ),
     "limits of 0": (
         limits("0", "0s", "0", "0"),
         (

@@ -306,3 +306,23 @@ def test_reading_verbs_work_beside_a_running_run(stage, verb):
         head = doc if verb == "show" else doc[0]
         assert (head["phase"], head["reason"], head["exit_code"]) == ("executing", None, None)
         process.send_signal(signal.SIGKILL)
+
+
+def test_an_agent_that_breaks_the_repository_ends_no_run(stage):
+    stage.git("init", "-q", "-b", "main")
+    stage.git("commit", "-q", "--allow-empty", "-m", "first")
+    stage.run("--max-iterations", "1", "--no-baseline", expect=3)
+    broken = (
+        "run",
+        "--goal",
+        "g",
+        "--agent",
+        "sh -c 'echo x > new.txt; rm .git/HEAD'",
+        "--gate",
+        "test -s new.txt",
+    )
+    stage(*broken, "--as", "b", expect=0)
+    for verb in (("diff", "b"), ("restore", "b", "--iteration", "1")):
+        assert "its HEAD is gone or says nothing" in stage(*verb, expect=2).err
+    stage.write(".git/HEAD", "ref: refs/heads/main\n")
+    assert "+x" in stage("diff", "b", expect=0).out

@@ -212,8 +212,6 @@ LATER = [
     ({"known_failures": "allow"}, "known_failures: not available in this version"),
     ({"prompt": "p.md"}, "prompt: not available in this version"),
     ({"notes": "n.md"}, "notes: not available in this version"),
-    ({"sandbox": "bwrap"}, "sandbox: 'bwrap' is not available in this version; available: none"),
-    ({"sandbox": ["firejail"]}, "sandbox: a list is not available in this version; available: none"),
     ({"budget_per_day": 3}, "budget_per_day: not available in this version"),
     ({"approval": {"channels": ["slack"]}}, "approval.channels: not available in this version"),
     ({"approval": {"approvers": ["ann"]}}, "approval.approvers: not available in this version"),

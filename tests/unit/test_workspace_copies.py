@@ -9,6 +9,7 @@ from workspace_repo import commit, files_of, git, new_repo, user_state, write
 from loopwright.errors import ConfigError, WorkspaceError
 from loopwright.workspace import copies, place
 from loopwright.workspace.git import open_git
+from loopwright.workspace.installs import leading_back
 from loopwright.workspace.opened import open_workspace
 from loopwright.workspace.ours import open_ours
 
@@ -113,6 +114,20 @@ def test_a_copy_is_removed_whole_and_nothing_else(repo, tmp_path):
     with pytest.raises(WorkspaceError, match="not made by loopwright"):
         copies.remove(state, "r1")
     assert (outside / "keep.txt").exists()
+
+
+def test_nothing_behind_a_link_is_removed(repo, tmp_path):
+    copy = made(repo)
+    kept = tmp_path / "kept"
+    (repo / ".agent-state/workspaces").rename(kept)
+    (repo / ".agent-state/workspaces").symlink_to(kept)
+    for remove in (copies.remove, copies.set_aside):
+        with pytest.raises(WorkspaceError, match=r"workspaces leads to .*kept: remove that link"):
+            remove(repo / ".agent-state", "r1")
+    with pytest.raises(WorkspaceError, match="remove that link"):
+        copies.make(repo, repo / ".agent-state", "r2", mode="worktree")
+    assert (kept / "r1" / copy.top.name / "a.txt").exists()
+    assert not (kept / "r2").exists()
 
 
 def test_a_copy_that_a_crash_left_half_made_is_none(repo):
@@ -231,3 +246,57 @@ def test_a_sha256_repository(tmp_path):
     copy = made(repo)
     assert git(copy.root, "status", "--porcelain") == b""
     assert opened_copy(copy).now().tree == copy.tree
+
+
+def environment(folder, *, own=True):
+    """A virtual environment as far as files go; `own`: of a venv, and not of the system."""
+    site = folder / "lib/python3.12/site-packages"
+    site.mkdir(parents=True)
+    write(folder, {"bin/python": "", **({"pyvenv.cfg": ""} if own else {})})
+    return site
+
+
+def led(path, checkout, root, python_path=""):
+    return [
+        each.split(" (")[0] for each in leading_back(str(path), python_path, checkout=checkout, root=root)
+    ]
+
+
+def test_editable_installs_that_lead_to_the_checkout_are_named(repo, tmp_path):
+    copy = copies.make(repo, repo / ".agent-state", "r1", mode="worktree")
+    site = environment(repo / ".venv")
+    path = repo / ".venv/bin"
+    assert led(path, repo, copy.top) == []
+    editable = {"dir_info": {"editable": True}}
+    urls = {
+        "mine-1.0": {"url": f"file://{repo}", **editable},
+        "plain-1.0": {"url": f"file://{repo}", "dir_info": {}},
+        "sibling-2": {"url": f"file://{tmp_path}/elsewhere", **editable},
+        "odd-1": ["no", "record"],
+    }
+    write(site, {f"{name}.dist-info/direct_url.json": json.dumps(said) for name, said in urls.items()})
+    write(
+        site,
+        {
+            "__editable__.other-1.pth": f"# mine\n{repo}/src\n",
+            "easy-install.pth": "../../../../src\n",
+            "mine.egg-link": f"{repo}/src\n../",
+            "hooks.pth": f"import os; os.x = '{repo}'\n",
+            "inside.pth": ".\nsub\n",
+            "broken.pth": b"\xff\xfe\x00",
+            "copys.pth": f"{copy.top}/src\n",
+        },
+    )
+    assert led(path, repo, copy.top) == [
+        "mine",
+        "__editable__.other-1.pth",
+        "easy-install.pth",
+        "mine.egg-link",
+    ]
+    assert led(f"{tmp_path}/none:{path}", repo, copy.top)
+    environment(copy.root / ".venv")
+    assert led(f"{copy.root}/.venv/bin:{path}", repo, copy.top) == []
+    assert led("", repo, copy.top, f"{tmp_path}:{repo}/src") == ["PYTHONPATH"]
+    assert led("", repo, copy.top, f"src:{copy.top}") == []
+    (tmp_path / "shown").symlink_to(repo)
+    assert led("", repo, copy.top, f"{tmp_path}/shown/src") == ["PYTHONPATH"]

@@ -187,7 +187,7 @@ def test_errors_say_what_is_wrong(tmp_path, repo, monkeypatch):
     snapshots = opened(repo)
     with pytest.raises(WorkspaceError, match="is not the id of a snapshot"):
         snapshots.diff("--output=x")
-    with pytest.raises(WorkspaceError, match=r"git diff-tree .* failed"):
+    with pytest.raises(WorkspaceError, match=r"snapshot 0{12} is not in .* any more"):
         snapshots.diff("0" * 40)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(WorkspaceError, match="git is not on PATH"):
@@ -262,9 +262,9 @@ def test_a_snapshot_of_2000_files_reads_only_what_changed(tmp_path, monkeypatch)
         started = time.perf_counter()
         snapshots.snapshot(n)
         seconds.append(time.perf_counter() - started)
-    assert len(calls) == 15 * 4
+    assert len(calls) == 15 * 3
     opened(tmp_path).now()
-    assert len(calls) == 15 * 4 + 4, "a new process reads no file again"
+    assert len(calls) == 15 * 3 + 4, "a new process reads no file again"
     floor = []
     for _ in range(15):
         started = time.perf_counter()

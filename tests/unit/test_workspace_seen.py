@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 
 import pytest
 from workspace_repo import commit, content, git, names, new_repo, opened, user_state, write
 
+from loopwright.errors import WorkspaceError
 from loopwright.workspace import index as index_module
+from loopwright.workspace import plumbing
 
 
 @pytest.fixture
@@ -308,6 +309,25 @@ def test_files_that_are_none_do_not_stop_a_snapshot(repo):
     assert content(snapshots, tree, "outside") == b"/etc"
 
 
+def test_a_pipe_that_git_would_wait_for_is_said(repo, monkeypatch):
+    monkeypatch.setattr(plumbing, "TIMEOUT_S", 0.5)
+    snapshots = opened(repo)
+    first = snapshots.snapshot(0)
+    os.mkfifo(repo / "src/.gitattributes")
+    os.mkfifo(repo / "src/.gitignore")
+    write(repo, {"src/new.py": "x"})
+    with pytest.raises(
+        WorkspaceError, match=r"src/\.gitattributes is no file, and git would wait for it: remove it"
+    ):
+        snapshots.now()
+    (repo / "src/.gitattributes").unlink()
+    assert snapshots.now() != first
+    (repo / ".git/HEAD").unlink()
+    os.mkfifo(repo / ".git/HEAD")  # no repository any more, as git has it
+    with pytest.raises(WorkspaceError, match="its HEAD is gone"):
+        opened(repo)
+
+
 def test_an_unreadable_file_is_left_out_and_named(repo, monkeypatch):
     write(repo, {"closed": "x"})
     (repo / "closed").chmod(0)
@@ -316,7 +336,36 @@ def test_an_unreadable_file_is_left_out_and_named(repo, monkeypatch):
     assert opened(repo).snapshot(0).left_out == ("closed",)
 
 
-def test_nested_repositories_are_named_or_recorded_and_never_written(repo, tmp_path):
+def test_what_is_too_deep_or_behind_a_closed_folder_is_named_and_kept(repo, monkeypatch):
+    snapshots = opened(repo)
+    first = snapshots.snapshot(0)
+    here = os.open(repo, os.O_RDONLY)
+    inner = here
+    for _ in range(300):  # 6,000 characters: no name for the system, but a place for an agent
+        os.mkdir("d" * 20, dir_fd=inner)
+        below = os.open("d" * 20, os.O_RDONLY, dir_fd=inner)
+        os.close(inner)
+        inner = below
+    os.close(os.open("f", os.O_CREAT, dir_fd=inner))
+    os.close(inner)
+    left_out = snapshots.now().left_out
+    assert len(left_out) == 1
+    assert left_out[0].endswith("d/.../")
+    assert len(left_out[0]) < 210
+    write(repo, {"src/b.py": "changed\n"})
+    lstat = os.lstat
+
+    def closed(path, **options):  # as for the owner of a folder without x; the tests may run as root
+        if os.fsencode(path).endswith(b"src/b.py"):
+            raise PermissionError(13, "Permission denied")
+        return lstat(path, **options)
+
+    monkeypatch.setattr(index_module.os, "lstat", closed)
+    assert snapshots.now().tree == first.tree
+    assert snapshots.now().left_out[1:] == ("src/b.py",)
+
+
+def test_a_submodule_is_recorded_and_never_written(repo, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     git(other, "init", "-q")
@@ -327,29 +376,77 @@ def test_nested_repositories_are_named_or_recorded_and_never_written(repo, tmp_p
     git(repo, "update-index", "--add", "--cacheinfo", f"160000,{head},sub")
     git(repo, "add", ".gitmodules")
     commit(repo)
-    for name in ("nested", "unborn"):
-        (repo / name).mkdir()
-        git(repo / name, "init", "-q")
-        write(repo / name, {"f": "1"})
-    commit(repo / "nested")
     snapshots = opened(repo)
     first = snapshots.snapshot(0)
-    assert first.left_out == ("nested/", "unborn/")
-    (repo / "a.txt").unlink()
-    (repo / "a.txt").mkdir()
-    git(repo / "a.txt", "init", "-q")
-    write(repo / "a.txt", {"f": "1"})
-    hidden = snapshots.snapshot(1)
-    assert "a.txt" not in names(snapshots, hidden.tree)
-    assert snapshots.now().left_out == ("a.txt/", "nested/", "unborn/")
-    shutil.rmtree(repo / "a.txt")
-    snapshots.restore(first.tree)
     commit(repo / "sub", {"lib.c": "2\n"})
-    write(repo / "nested", {"f": "2"})
     second = snapshots.snapshot(1)
     assert [(file.path, file.status) for file in snapshots.diff(first.tree, second.tree).files] == [
         ("sub", "M")
     ]
     assert snapshots.restore(first.tree) == ()
     assert (repo / "sub/lib.c").read_text() == "2\n"
-    assert (repo / "nested/f").read_text() == "2"
+
+
+def nest(repo, *names):
+    for name in names:
+        (repo / name).mkdir(parents=True, exist_ok=True)
+        git(repo / name, "init", "-q")
+
+
+def test_the_files_of_repositories_inside_are_kept_like_all_files(repo):
+    nest(repo, "old", "empty", "unborn")
+    write(
+        repo,
+        {"old/f": "1", "old/.gitignore": "*.log\n", "old/x.log": "x", "old/inner/g": "1", "unborn/h": "1"},
+    )
+    write(repo, {"old/.git/info/exclude": "local\n", "old/local": "x", "old/.env": "KEY=1"})
+    commit(repo / "old")
+    nest(repo, "old/inner")
+    heads = [(repo / "old/.git" / name).read_bytes() for name in ("HEAD", "index")]
+    snapshots = opened(repo)
+    first = snapshots.snapshot(0)
+    assert first.left_out == ("old/.env",)
+    inside = ["old/.gitignore", "old/f", "old/inner/g", "unborn/h"]
+    assert [
+        name for name in names(snapshots, first.tree) if name.startswith(("old", "unborn", "empty"))
+    ] == inside
+    write(repo, {"old/f": "2", "old/inner/new": "1", "old/x.log": "y", "old/local": "y", "empty/late": "1"})
+    (repo / "unborn/h").unlink()
+    nest(repo, "cloned")
+    write(repo, {"cloned/k": "1", "cloned/.gitignore": "hidden\n", "cloned/hidden": "x"})  # by the agent
+    second = opened(repo).snapshot(1)
+    diff = snapshots.diff(first.tree, second.tree)
+    assert [(file.path, file.status) for file in diff.files] == [
+        *((f"cloned/{name}", "A") for name in (".gitignore", "hidden", "k")),
+        ("empty/late", "A"),
+        ("old/f", "M"),
+        ("old/inner/new", "A"),
+        ("unborn/h", "D"),
+    ]
+    snapshots.restore(first.tree)
+    assert snapshots.now().tree == first.tree
+    assert [(repo / "old" / name).read_text() for name in ("f", "x.log", "local", ".env")] == [
+        "1",
+        "y",
+        "y",
+        "KEY=1",
+    ]
+    assert [(repo / "old/.git" / name).read_bytes() for name in ("HEAD", "index")] == heads
+    assert (repo / "cloned/.git/HEAD").exists()
+    snapshots.restore(second.tree)
+    assert snapshots.now().tree == second.tree
+    assert not [path for path in repo.rglob("*") if "seed" in path.name]
+
+
+def test_a_repository_inside_that_is_too_large_or_too_deep_is_named(repo, monkeypatch):
+    monkeypatch.setattr(index_module, "MOST_FILES", 3)
+    nest(repo, "large", "small", *("/".join("abcdef"[:n]) for n in range(1, 7)), "/".join("x" * 33))
+    write(repo, {f"large/{n}": "x" for n in range(5)})
+    write(repo, {"small/f": "x", "a/b/c/d/e/f/deep": "x", "/".join("x" * 33) + "/f": "x", "a/b/f": "x"})
+    snapshots = opened(repo)
+    first = snapshots.snapshot(0)
+    assert first.left_out == ("large/", "x/" * 33)
+    assert {"small/f", "a/b/f", "a/b/c/d/e/f/deep"} < set(names(snapshots, first.tree))
+    assert snapshots.now() == first
+    write(repo, {"large/1": "y"})
+    assert opened(repo).now() == first

@@ -141,7 +141,7 @@ async def _call(
             message=f'the prompt is too long for an argument ({len(text):,} characters): use prompt = "file" or "stdin"',
         )
     process = Process(
-        argv=full,
+        argv=(*place.sandbox, *full),
         cwd=place.root,
         env={**place.env, **{name: str(path) for name, path in files.items()}},
         log=place.artifacts / "agent.log",

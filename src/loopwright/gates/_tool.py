@@ -235,7 +235,7 @@ async def _run(origin: Source, place: Place) -> Ran:
     log = folder / "gate.log"
     began = _now(folder / "began")
     process = Process(
-        argv=argv,
+        argv=(*place.sandbox, *argv),
         cwd=place.root,
         env={**place.env, "PYTHONPYCACHEPREFIX": str(bytecode)},
         log=log,

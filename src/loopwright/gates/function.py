@@ -120,6 +120,7 @@ def gate(
             after=tuple(after),
             parallel=parallel,
             writes=writes,
+            in_process=True,
         )
         try:
             setattr(function, _MARK, made)
@@ -139,7 +140,7 @@ def as_gate(fn: Callable[..., Any]) -> Gate:
     if isinstance(made, Gate):
         return made
     _arguments(fn)
-    return Gate(rule=Rule(name=_name(fn)), check=_check(fn))
+    return Gate(rule=Rule(name=_name(fn)), check=_check(fn), in_process=True)
 
 
 def _checked(option: str, value: float | None, high: float | None) -> float | None:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from loopwright.argv import words
 from loopwright.errors import ConfigError, NotStartable
-from loopwright.hosts import environment
+from loopwright.hosts import environment, sandbox
 from loopwright.hosts.take import outputs_of
 from loopwright.hosts.ways import STATE, Ways
 from loopwright.journal import Journal
@@ -23,6 +23,7 @@ from loopwright.loop import Assembled
 from loopwright.ports import Lease
 from loopwright.supervise import Exit, Process, supervise
 from loopwright.workspace import copies
+from loopwright.workspace.installs import leading_back
 from loopwright.workspace.lock import borrow, lock
 from loopwright.workspace.opened import Workspace, open_workspace
 from loopwright.workspace.ours import Copy, open_ours
@@ -34,6 +35,11 @@ T = TypeVar("T")
 def is_apart(mode: str) -> bool:
     """Whether runs of this mode work in a folder of their own."""
     return mode in {"worktree", "folder"}
+
+
+def copy_of(run: str, assembled: Assembled, ways: Ways) -> Copy | None:
+    """The folder apart that `run` works in, when it has one."""
+    return copies.find(ways.project / STATE, run) if is_apart(assembled.mode) else None
 
 
 def check(assembled: Assembled, ways: Ways) -> None:
@@ -120,13 +126,32 @@ async def _move_in(
             ways.begin(f"setup: {command}")
             ways.tell(f"setup: {command}")
             log = state / "artifacts" / run / f"setup-{number}.log"
-            await _keeping(lease, _set_up(command, log, copy.root, run, assembled, ways))
+            await _keeping(lease, _set_up(command, log, copy, run, assembled, ways))
         environment.probe(assembled, ways, copy.root)
+        _stands_alone(run, copy, assembled, ways)
     except BaseException:
         if copy is not None or not known:
             copies.remove(state, run)
         raise
     return copies.settled(state, run, copy), True
+
+
+def _stands_alone(run: str, copy: Copy, assembled: Assembled, ways: Ways) -> None:
+    """`ConfigError` when Python code in the copy would import the user's files in place of the copy's own."""
+    env = environment.environment(run, ways, allow=assembled.loop.env, root=copy.root)
+    repository = find_repository(ways.project)
+    led = leading_back(
+        env["PATH"],
+        env.get("PYTHONPATH", ""),
+        checkout=ways.project if repository is None else repository.top,
+        root=copy.top,
+    )
+    if led:
+        raise ConfigError(
+            f"workspace.mode: Python in the run's folder would import your own files and not those the agent works on: "
+            f"{', '.join(led[:5])}. Give it an environment of its own: "
+            'setup = ["python -m venv .venv", "pip install -e ."]'
+        )
 
 
 def _said(assembled: Assembled) -> Mapping[str, Any]:
@@ -147,13 +172,13 @@ def _news(copy: Copy, ways: Ways) -> list[str]:
     return told
 
 
-async def _set_up(command: str, log: Path, root: Path, run: str, assembled: Assembled, ways: Ways) -> None:
+async def _set_up(command: str, log: Path, copy: Copy, run: str, assembled: Assembled, ways: Ways) -> None:
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     limits = assembled.policy.limits
     process = Process(
-        argv=words(command),
-        cwd=root,
-        env=environment.environment(run, ways, allow=assembled.loop.env, root=root),
+        argv=(*sandbox.wrapping(assembled.loop, ways, copy.root, copy)((), False), *words(command)),
+        cwd=copy.root,
+        env=environment.environment(run, ways, allow=assembled.loop.env, root=copy.root),
         log=log,
         timeout_s=limits.attempt_timeout,
         grace_s=limits.grace,

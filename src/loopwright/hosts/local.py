@@ -19,7 +19,7 @@ from loopwright.core.limits import in_force
 from loopwright.core.policy import Ask, Command, Deliver, RunAgent, RunGates, Wait
 from loopwright.drive import Waiting, drive
 from loopwright.errors import Locked, UsageError
-from loopwright.hosts import apart, deliver, environment, opening, take
+from loopwright.hosts import apart, deliver, environment, opening, sandbox, take
 from loopwright.hosts.mend import handed_over, mend
 from loopwright.hosts.ways import STATE, Held, Ways, silent
 from loopwright.journal import Journal
@@ -60,6 +60,7 @@ async def start(loop: Loop | Assembled, run: str | None, ways: Ways) -> Held:
         if journal is not None and journal.exists:
             return await _again(journal, assembled, ways, stack)
         apart.check(assembled, ways)
+        sandbox.check(assembled, ways)
         # In a folder apart, setup may bring the tools: there they are looked for once it is made.
         programs = [] if apart.is_apart(assembled.mode) else environment.probe(assembled, ways)
         if assembled.mode != "none" or ways.store is None or assembled.agent.in_folder:
@@ -150,6 +151,7 @@ async def _again(journal: Journal, assembled: Assembled, ways: Ways, stack: Exit
 
 def _programs(run: str, assembled: Assembled, ways: Ways) -> list[str]:
     """What agent and gates of a run on record will run as; of one whose copy is gone, once it is made again."""
+    sandbox.check(assembled, ways)
     if not apart.is_apart(assembled.mode):
         return environment.probe(assembled, ways)
     copy = copies.find(ways.project / STATE, run)
@@ -257,6 +259,7 @@ def _opened(
         on_tamper=assembled.loop.on_tamper or "restore",
         waits=ways.wait,
         person=ways.person,
+        sandbox=sandbox.wrapping(assembled.loop, ways, root, apart.copy_of(journal.run, assembled, ways)),
     )
     run.deliver = lambda asked: deliver.at_the_end(run, ways, asked)
     return run
@@ -271,7 +274,7 @@ def _tell_opening(run: Run, assembled: Assembled, ways: Ways, programs: list[str
         run.journal.run,
         place=run.workspace.root,
         mode=assembled.mode,
-        programs=programs,
+        programs=(*programs, *sandbox.lines(assembled.loop, ways)),
         limits=in_force(assembled.policy.limits, state),
         withheld=child_environment(ways.environ, allow=environment.allowed(assembled))[1],
     )

@@ -89,7 +89,10 @@ def check(project: Path, mode: Mode, rev: str = "HEAD", links: Sequence[str] = (
     ConfigError for a revision or link that is not there, WorkspaceError without git.
     """
     project = project.resolve()
-    program, _ = plumbing.find_git()
+    try:
+        program, _ = plumbing.find_git()
+    except WorkspaceError as error:
+        raise ConfigError(f'workspace.mode: "{mode}" cannot be had: {error}') from None
     missing = [
         f"workspace.link: there is no {link} in {project}" for link in links if not (project / link).exists()
     ]
@@ -158,7 +161,7 @@ def make(
 
 def settled(state: Path, run: str, copy: Copy) -> Copy:
     """The copy, marked as ready to be worked in; from now on what it was made of is kept."""
-    open_ours(copy.project, state).refs("update-ref", f"refs/loopwright/{run}/{_ORIGIN}", copy.commit)
+    open_ours(copy.project, state).keep(f"{run}/{_ORIGIN}", copy.commit)
     ready = replace(copy, ready=True)
     _write_mark(state, run, ready)
     return ready
@@ -205,7 +208,7 @@ def inherit(ours: Ours, parent: str, run: str) -> None:
         raise WorkspaceError(
             f"what the folder of run {parent} was made of is lost: refs/loopwright/{parent}/{_ORIGIN} is gone"
         )
-    ours.refs("update-ref", f"refs/loopwright/{run}/{_ORIGIN}", commit)
+    ours.keep(f"{run}/{_ORIGIN}", commit)
 
 
 def origin(ours: Ours, run: str) -> str | None:
@@ -227,7 +230,7 @@ def uncommitted(ours: Ours) -> tuple[str, ...] | None:
     try:
         with tempfile.TemporaryDirectory(prefix="loopwright-") as folder:
             index, exclude = Path(folder, "index"), Path(folder, "exclude")
-            shutil.copyfile(repository.git_dir / "index", index)
+            shutil.copy2(repository.git_dir / "index", index)  # its time says which files git must read
             exclude.write_bytes(ignore.frozen_patterns(repository.top, info=info))
             git = ours.call(repository.top, index)
             changed = git("ls-files", "-z", "-m", "-o", f"--exclude-from={exclude}").split(b"\0")
@@ -240,6 +243,8 @@ def uncommitted(ours: Ours) -> tuple[str, ...] | None:
 
 def _stands(folder: Path) -> bool:
     """Whether there is a copy in its place; WorkspaceError when something else is."""
+    if os.path.realpath(folder.parent) != os.fspath(folder.parent):
+        raise WorkspaceError(f"{folder.parent} leads to {os.path.realpath(folder.parent)}: remove that link")
     if not os.path.lexists(folder):
         return False
     plain = folder.is_dir() and not folder.is_symlink()

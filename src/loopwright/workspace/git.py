@@ -6,8 +6,8 @@ tree made with a git dir and an index of our own over the user's objects, and li
 
 Left out: what was ignored at snapshot 0 (unless HEAD had it), tool litter, secret-looking names, files
 above 50 MB, unreadable files, our own output files, the state folder. A path left out keeps the content
-that snapshots last had for it (HEAD's, or none). Nested repositories: a submodule of HEAD is recorded as
-the commit it stands at, any other is left out and named; neither is ever written.
+that snapshots last had for it (HEAD's, or none). Repositories inside: a submodule of HEAD is recorded as the
+commit it stands at and never written; of any other the files are kept like all files, and its `.git` never is.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from loopwright.errors import Conflict, WorkspaceError
 from loopwright.workspace import ignore, place, plumbing
 from loopwright.workspace.index import LARGEST_FILE, Index
-from loopwright.workspace.ours import Copy, Ours, open_ours
+from loopwright.workspace.ours import BRING_BACK, Copy, Ours, check_place, note_place, open_ours
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,6 +126,7 @@ def open_git(
     }
     if copy:
         left_out |= {os.fsencode(link) for link in copy.links}
+    check_place(ours, folder, run)
     git = ours.call(root, folder / "index")
     index = Index(folder=folder, root=root, git=git, ours=ours, left_out=frozenset(left_out), copy=copy)
     return Git(root=root, run=run, folder=folder, git=git, ours=ours, index=index)
@@ -152,7 +153,7 @@ class Git:
         self._users = ours.refs
         self._index = index
         self._objects = ours.objects
-        self._refs = ours.objects.with_name("refs") / "loopwright" / run
+        self._placed = False
 
     def snapshot(self, n: int) -> Snapshot:
         """The workspace as it is now, kept as snapshot `n` (again: replaced), on disk when this returns.
@@ -174,10 +175,10 @@ class Git:
             commit = plumbing.write_commit(self._objects, _tree(tree))
         except OSError as error:
             raise WorkspaceError(f"{self._objects} cannot be written: {error.strerror or error}") from error
-        self._users("update-ref", f"refs/loopwright/{self._run}/{n}", commit)
-        # Git syncs the ref but not its folder, and the folder says that the ref is there.
-        with suppress(FileNotFoundError):  # refs that are not files (reftable) need no folder
-            plumbing.sync_folder(self._refs)
+        if not self._placed:
+            note_place(self.ours, self._folder)
+            self._placed = True
+        self.ours.keep(f"{self._run}/{n}", commit)
 
     def trees(self) -> dict[int, str]:
         """The tree of each snapshot of this run that is kept."""
@@ -200,9 +201,7 @@ class Git:
     def diff(self, old: str, new: str | None = None) -> Diff:
         """What changed from one tree to another, or to the workspace as it is now."""
         ids = _tree(old), _tree(new) if new is not None else self._index.now()[0]
-        fields = iter(
-            self._git("diff-tree", "-r", "-z", "--no-renames", "--raw", "--numstat", *ids).split(b"\0")
-        )
+        fields = iter(self._compared("--numstat", *ids))
         statuses: dict[bytes, str] = {}
         counts: dict[bytes, tuple[int, int]] = {}
         for item in fields:
@@ -241,6 +240,18 @@ class Git:
         git = replace(self._git, env=index)
         git("read-tree", _tree(tree))
         git("checkout-index", "--all", "--quiet", b"--prefix=" + os.fsencode(folder) + b"/")
+
+    def _compared(self, *words: str) -> list[bytes]:
+        """How two trees, the last of the words, differ; WorkspaceError naming one that is lost."""
+        try:
+            return self._git("diff-tree", "-r", "-z", "--no-renames", "--raw", *words).split(b"\0")
+        except WorkspaceError:
+            for tree in words[-2:]:
+                if self._git("cat-file", "-t", tree, ok=(0, 1, 128)).strip() != b"tree":
+                    raise WorkspaceError(
+                        f"snapshot {tree[:12]} is not in {self._objects} any more: {BRING_BACK}"
+                    ) from None
+            raise
 
     def restore(
         self, tree: str, *, paths: tuple[str, ...] | None = None, since: str | None = None
@@ -313,7 +324,7 @@ class Git:
 
     def _changes(self, old: str, new: str) -> Iterator[_Change]:
         """How files differ; gitlinks are passed over, their folders belong to other repositories."""
-        fields = iter(self._git("diff-tree", "-r", "-z", "--no-renames", "--raw", old, new).split(b"\0"))
+        fields = iter(self._compared(old, new))
         for item in fields:
             if item:
                 before, mode, _, blob, status = item.decode().removeprefix(":").split(" ")

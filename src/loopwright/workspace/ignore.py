@@ -88,7 +88,7 @@ def _literal(path: bytes) -> bytes:
 
 
 def _below(root: bytes) -> Iterator[tuple[bytes, list[bytes]]]:
-    """Each folder that has patterns, outer before inner, and these; not inside nested repositories."""
+    """Each folder that has patterns, outer before inner, and these; those of repositories inside too."""
     folders = [b""]
     while folders:
         prefix = folders.pop()
@@ -97,9 +97,9 @@ def _below(root: bytes) -> Iterator[tuple[bytes, list[bytes]]]:
                 found = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
         except OSError:
             continue  # unreadable or gone: git cannot look into it either
-        if prefix and b".git" in found:
-            continue
         patterns = _patterns(os.path.join(root, prefix, b".gitignore")) if b".gitignore" in found else []
+        if prefix and b".git" in found:
+            patterns = _patterns(os.path.join(root, prefix, b".git/info/exclude")) + patterns
         if patterns:
             yield prefix, patterns
         if any(line in {b"*", b"/*", b"**"} for line in patterns) and not any(

@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import stat
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from loopwright.errors import WorkspaceError
 from loopwright.workspace import ignore, place, plumbing
+from loopwright.workspace.ours import BRING_BACK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +33,9 @@ LARGEST_FILE = 50 * 1024 * 1024  # bytes
 MOST_FILES = 100_000  # these two only where no repository says what belongs to the project
 MOST_BYTES = 2 * 1024**3
 LOCK_WAIT_S = 15.0  # for another reader or writer of the index, which hashes 2 GB in about 10 s
+_SEED = b".loopwright-seed.tmp"
+_CLOSED = re.compile(rb"could not open directory '([^'\n]+)")
+_DEEPEST = 32  # folders above a repository inside that is looked into
 _MANY = 256  # from here on one sync for all new objects is cheaper than one for each
 
 
@@ -66,11 +71,13 @@ class Index:
         self._git = git
         self._users = ours.refs
         self._repository = ours.repository
+        self._sound = ours.sound
         self._ours = left_out
         self._copy = copy
         self._index = folder / "index"
         self._exclude = folder / "exclude"
         self._head = folder / "head"
+        self._closed: set[bytes] = set()  # repositories inside that are too large
         self._last: tuple[tuple[int, int], str] | None = None  # the index file as it was, and its tree
 
     def now(self) -> tuple[str, tuple[str, ...]]:
@@ -88,6 +95,7 @@ class Index:
                 except WorkspaceError:
                     # A file that changed its kind between two git processes is cured by looking again,
                     # a damaged index or an object that somebody pruned by beginning anew.
+                    self._check_pipes()
                     if last:
                         raise
                 except _TooLargeError as error:
@@ -103,6 +111,7 @@ class Index:
     @contextmanager
     def _alone(self) -> Iterator[plumbing.Call]:
         """Git, while nobody else works on the index."""
+        self._sound()
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
             lock = os.open(
@@ -143,7 +152,14 @@ class Index:
             plumbing.write_whole(self._head, self._tree_of_head())
         head = self._head.read_text()
         if head:
-            git("read-tree", head)
+            try:
+                git("read-tree", head)
+            except WorkspaceError:
+                if git("cat-file", "-t", head, ok=(0, 1, 128)).strip() == b"tree":
+                    raise
+                raise WorkspaceError(
+                    f"what HEAD had when the run began is not in the repository of {self._root} any more: {BRING_BACK}"
+                ) from None
             git("update-index", "-q", "--refresh", ok=(0, 1))
         else:
             git("read-tree", "--empty")
@@ -174,12 +190,11 @@ class Index:
         return ignore.frozen_patterns(root, top=top, info=info) + ours
 
     def _look(self, git: plumbing.Call) -> _Found:
-        listed = git("ls-files", "-z", "-o", "-m", b"--exclude-from=" + os.fsencode(self._exclude))
         found = _Found()
         links: dict[bytes, bool] = {}
-        for path in sorted(set(listed.split(b"\0")) - {b""}):
+        for path in sorted(self._listed(git)):
             if path.endswith(b"/"):
-                found.left_out.append(path)  # a repository of its own
+                found.left_out.append(path)  # a repository that is too large or deep, a folder closed to us
             elif ignore.is_secret(path):
                 found.left_out.append(path)
             elif self.covers(path):
@@ -192,6 +207,47 @@ class Index:
             )
         return found
 
+    def _check_pipes(self) -> None:
+        """Git reads attributes where a file stands, and waits for a pipe until we lose patience; so that it is said why."""
+        for folder, _, names in os.walk(os.fsencode(self._root)):
+            path = os.path.join(folder, b".gitattributes")
+            with suppress(OSError):
+                if b".gitattributes" in names and not stat.S_ISREG(os.lstat(path).st_mode):
+                    raise WorkspaceError(
+                        f"{os.fsdecode(path)} is no file, and git would wait for it: remove it"
+                    )
+
+    def _listed(self, git: plumbing.Call) -> set[bytes]:
+        """What differs from the index, and what is not in it. Repositories inside are looked into, but not their `.git`.
+
+        Git passes over a folder that is a repository unless its index has a file in there: so it is given one, which
+        is not on disk and is taken out with all that is gone.
+        """
+        words = ("ls-files", "-z", "-o", "-m", b"--exclude-from=" + os.fsencode(self._exclude))
+        listed, closed = _asked(git, words)
+        while (
+            nested := {path for path in listed if path.endswith(b"/") and path.count(b"/") <= _DEEPEST}
+            - self._closed
+        ):
+            some = git("hash-object", "--stdin").strip()
+            seeds = (b"100644 %s\t%s%s" % (some, path, _SEED) for path in sorted(nested))
+            git("update-index", "-z", "--index-info", stdin=b"\0".join(seeds) + b"\0")
+            listed, closed = _asked(git, words)
+            self._closed |= {folder for folder in nested if self._is_large(_inside(folder, listed))}
+            for folder in self._closed:
+                inside = _inside(folder, listed)
+                listed = listed - inside | {folder} | (inside & {folder + _SEED})
+        return listed | closed
+
+    def _is_large(self, paths: set[bytes]) -> bool:
+        if len(paths) > MOST_FILES:
+            return True
+        size = 0
+        for path in paths:
+            with suppress(OSError):
+                size += os.lstat(os.path.join(os.fsencode(self._root), path)).st_size
+        return size > MOST_BYTES
+
     def _sort(self, path: bytes, found: _Found, links: dict[bytes, bool]) -> None:
         full = os.path.join(os.fsencode(self._root), path)
         if any(self._is_link(parent, links) for parent in place.parents(path)):
@@ -199,8 +255,11 @@ class Index:
             return
         try:
             seen = os.lstat(full)
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             found.read.append(path)  # gone: git takes it out
+            return
+        except OSError:
+            found.left_out.append(path)  # behind a folder that is closed to us
             return
         if stat.S_ISLNK(seen.st_mode) or stat.S_ISDIR(seen.st_mode):
             # Of a submodule git reads the commit; any other folder that it lists stands in a file's place.
@@ -237,3 +296,18 @@ class Index:
     def _sign(self) -> tuple[int, int]:
         seen = self._index.stat()  # git replaces the file whole, so another writer leaves another inode
         return seen.st_ino, seen.st_mtime_ns
+
+
+def _asked(git: plumbing.Call, words: tuple[str | bytes, ...]) -> tuple[set[bytes], set[bytes]]:
+    """The paths that git lists, and the folders that it could not look into: closed to us, or too deep for any name."""
+    listed, warned = git.told(*words)
+    folders = {_brief(folder.rstrip(b"/") + b"/") for folder in _CLOSED.findall(warned)}
+    return set(listed.split(b"\0")) - {b""}, folders
+
+
+def _brief(folder: bytes) -> bytes:
+    return folder if len(folder) <= 200 else folder[:200].rpartition(b"/")[0] + b"/.../"
+
+
+def _inside(folder: bytes, paths: set[bytes]) -> set[bytes]:
+    return {path for path in paths if path.startswith(folder)}

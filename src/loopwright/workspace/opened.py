@@ -17,7 +17,7 @@ from loopwright.errors import NotStartable, WorkspaceError
 from loopwright.workspace import protect
 from loopwright.workspace.git import Diff, Git, fingerprint, open_git
 from loopwright.workspace.none import Unrecorded
-from loopwright.workspace.ours import Copy, Mode
+from loopwright.workspace.ours import Copy, Mode, began
 from loopwright.workspace.plumbing import write_whole
 
 TOOLS: Final = (".venv", "node_modules")  # a pristine checkout has none of its own
@@ -238,6 +238,8 @@ def open_workspace(
         kept: Git | Unrecorded = open_git(root, state, run, outputs=outputs, copy=copy, aside=aside)
         problem = ""
     except WorkspaceError as error:
+        if began(state, run):  # its snapshots are wanted
+            raise
         kept, problem = Unrecorded(root), str(error)
     opened = Workspace(mode, kept, protected, copies)
     opened.problem = problem

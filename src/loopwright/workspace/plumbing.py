@@ -35,6 +35,10 @@ _FIXED = {
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_NO_REPLACE_OBJECTS": "1",
+    # An object that is not there is not there: git would ask the remote of a partial clone for it, by a command
+    # that the repository's configuration names. No configuration undoes these.
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "none",
     "GIT_AUTHOR_NAME": "loopwright",
     "GIT_AUTHOR_EMAIL": "loopwright@localhost",
     "GIT_COMMITTER_NAME": "loopwright",
@@ -44,6 +48,7 @@ _FIXED = {
 # be declared binary to hide its lines from the diff.
 RAW = b"* -text -ident -filter !eol !working-tree-encoding !diff !merge !whitespace !delta\n"
 _SNAPSHOT = b"loopwright snapshot\n"
+_SETTINGS = r"^(extensions\.objectformat|core\.sharedrepository)$"
 _CONFIG = """\
 [core]
 \trepositoryformatversion = {version}
@@ -93,6 +98,10 @@ class Call:
 
     def __call__(self, *args: str | bytes, stdin: bytes = b"", ok: tuple[int, ...] = (0,)) -> bytes:
         """What git wrote to stdout; WorkspaceError with its message when its exit code is not `ok`."""
+        return self.told(*args, stdin=stdin, ok=ok)[0]
+
+    def told(self, *args: str | bytes, stdin: bytes = b"", ok: tuple[int, ...] = (0,)) -> tuple[bytes, bytes]:
+        """The same, and what it wrote to stderr: warnings."""
         try:
             done = subprocess.run(
                 [self.program, *self.options, *args],
@@ -114,7 +123,7 @@ class Call:
         if done.returncode not in ok:
             said = done.stderr.decode(errors="replace").strip()[-2000:] or f"exit {done.returncode}"
             raise WorkspaceError(f"git {_word(args)} in {self.cwd} failed: {said}")
-        return done.stdout
+        return done.stdout, done.stderr
 
     def head(self, *args: str | bytes, limit: int) -> tuple[bytes, bool]:
         """The first `limit` bytes that git writes, and whether that was all."""
@@ -168,11 +177,17 @@ def find_repository(root: Path) -> Repository | None:
                 git_dir = top / os.fsdecode(pointer.removeprefix(b"gitdir:").strip())
             pointed = git_dir / "commondir"
             shared = git_dir / os.fsdecode(pointed.read_bytes().strip()) if pointed.is_file() else git_dir
-            if (git_dir / "HEAD").is_file() and (shared / "objects").is_dir():
+            if has_head(git_dir) and (shared / "objects").is_dir():
                 return Repository(top=top, git_dir=git_dir.resolve(), shared=shared.resolve())
         except OSError as error:
             raise WorkspaceError(f"{git_dir} cannot be read: {error.strerror or error}") from error
     return None
+
+
+def has_head(git_dir: Path) -> bool:
+    """Whether git would know this folder by its HEAD: the name of a branch, or a commit."""
+    head = git_dir / "HEAD"
+    return head.is_file() and re.match(rb"ref:\s*\S|[0-9a-f]{40}", head.read_bytes()) is not None
 
 
 def users_git(program: str, repository: Repository) -> Call:
@@ -191,13 +206,21 @@ def users_git(program: str, repository: Repository) -> Call:
     )
 
 
-def make_git_dir(own: Path, version: tuple[int, ...], users: Call | None) -> None:
-    """Write (anew) the git dir of our own: the same object format as the user's, and no habits of theirs."""
+def make_git_dir(own: Path, version: tuple[int, ...], users: Call | None) -> str:
+    """Write (anew) the git dir of our own: the same object format as the user's, and no habits of theirs.
+
+    Says with whom the user shares the repository, by `core.sharedRepository`. When the user's configuration cannot be
+    read any more, what was written earlier stands.
+    """
     settings: dict[str, str] = {}
     if users is not None:
-        listed = users(
-            "config", "-z", "--get-regexp", r"^(extensions\.objectformat|core\.sharedrepository)$", ok=(0, 1)
-        )
+        try:
+            listed = users("config", "-z", "--get-regexp", _SETTINGS, ok=(0, 1))
+        except WorkspaceError:
+            written = own / "config"
+            if not written.exists():
+                raise
+            return "umask" if "sharedRepository = umask" in written.read_text() else "unknown"
         pairs = (line.partition("\n") for line in listed.decode(errors="replace").split("\0") if line)
         settings = {name.lower(): value for name, _, value in pairs}
     object_format = settings.get("extensions.objectformat", "sha1")
@@ -222,6 +245,7 @@ def make_git_dir(own: Path, version: tuple[int, ...], users: Call | None) -> Non
         "config": config.encode(),
     }.items():
         write_whole(own / name, content)
+    return shared
 
 
 def borrow_objects(own: Path, repository: Repository, users: Call) -> None:
