@@ -7,6 +7,7 @@ said. All that is wrong comes at once, each with its file, line and key and the 
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import sys
 import tomllib
@@ -29,6 +30,7 @@ FLAGS: Final[Mapping[str, tuple[str, str]]] = {
     "goal": ("--goal", "goal"),
     "agent": ("--agent", "agent"),
     "gate": ("--gate", "gates"),
+    "tasks": ("--tasks", "gates"),
     "max_iterations": ("--max-iterations", "limits.max_iterations"),
     "max_duration": ("--max-duration", "limits.max_duration"),
     "threshold": ("--threshold", "threshold"),
@@ -39,6 +41,10 @@ FLAGS: Final[Mapping[str, tuple[str, str]]] = {
     "env": ("--env", "env"),
     "no_baseline": ("--no-baseline", "baseline"),
 }
+TASKS: Final = (
+    "Work through the open items of {file} in their order, one in each go. Tick an item (`[x]`) when its work is done, "
+    "and change nothing else in that list."
+)
 _NUMBERS: Final = frozenset({"max_iterations", "max_duration", "threshold", "budget"})
 
 
@@ -103,14 +109,16 @@ def load(
     draft = _Draft(project=folder)
     if loopfile is not None:
         _read(draft, str(loopfile), folder)
-    elif "goal" not in given:
-        draft.file = _discovered(folder)
-        draft.project = draft.file.parent
-        _read_toml(draft, draft.file, folder)
+    elif "goal" not in given and (file := _discovered(folder, needed="tasks" not in given)):
+        draft.file = file
+        draft.project = file.parent
+        _read_toml(draft, file, folder)
     for name, value in given.items():
         _flag(draft, name, value)
     for text in sets:
         _set(draft, text)
+    if "tasks" in given:
+        _work_through(draft, folder, str(given["tasks"]))
     return _finished(draft, path)
 
 
@@ -171,8 +179,11 @@ def _rows(key: str, value: Any) -> Iterable[tuple[str, Any]]:
         yield key, value
 
 
-def _discovered(folder: Path) -> Path:
-    """The nearest `loop.toml`, else the nearest `[tool.loopwright]`, from here up to the repository's root."""
+def _discovered(folder: Path, *, needed: bool) -> Path | None:
+    """The nearest `loop.toml`, else the nearest `[tool.loopwright]`, from here up to the repository's root.
+
+    ConfigError, or `None`, when there is none.
+    """
     above = [folder, *folder.parents]
     root = next((place for place in above if (place / ".git").exists()), folder)
     above = above[: above.index(root) + 1]
@@ -183,6 +194,8 @@ def _discovered(folder: Path) -> Path:
         file = place / "pyproject.toml"
         if file.is_file() and "loopwright" in _parsed(_text(file, file.name), file.name).get("tool", {}):
             return file
+    if not needed:
+        return None
     upto = "" if root == folder else f" or above it up to {root}"
     raise ConfigError(
         f"there is no loop.toml and no [tool.loopwright] in {folder}{upto}: name a loop file, or start one with run --goal and --agent"
@@ -311,6 +324,8 @@ def _read_module(draft: _Draft, module: ModuleType, shown: str, attr: str | None
 
 def _flag(draft: _Draft, name: str, value: Any) -> None:
     flag, key = FLAGS[name]
+    if name == "tasks":
+        return  # after everything else: it adds to the goal
     if name in {"gate", "env"}:
         there = draft.document.get(key, [])
         start = len(there) if isinstance(there, list | tuple) else 0
@@ -325,6 +340,23 @@ def _flag(draft: _Draft, name: str, value: Any) -> None:
         draft.places["goal"] = flag
         value = readers.take(draft.faults, "goal", lambda text: read_goal(text, draft.project), value)
     draft.put(key, value, flag)
+
+
+def _work_through(draft: _Draft, folder: Path, file: str) -> None:
+    """`--tasks`: the items of a list as the goal, or behind it; what is next, the gate says each time."""
+    if not (folder / file).is_file():
+        near = readers.hint(Path(file).name, (path.name for path in folder.glob("*.md")))
+        raise ConfigError(f"--tasks: there is no file {file}{near}")
+    name = os.path.relpath((folder / file).absolute(), draft.project.absolute())
+    there = draft.document.get("gates", [])
+    known = list(there) if isinstance(there, list | tuple) else []
+    draft.document["gates"] = [*known, {"use": "checklist", "file": name}]
+    draft.places[f"gates[{len(known)}]"] = "--tasks"
+    goal, words = draft.document.get("goal"), TASKS.format(file=name)
+    if goal is None:
+        draft.put("goal", words, "--tasks")
+    elif isinstance(goal, str):
+        draft.document["goal"] = f"{goal.rstrip()}\n\n{words}"
 
 
 def _set(draft: _Draft, text: str) -> None:

@@ -23,7 +23,10 @@ BUILT_IN: Final[Mapping[str, Mapping[str, str]]] = {
     "agents": {"command": "loopwright.agents.command:command"},
     "gates": {
         name: f"loopwright.gates.{name}:{name}"
-        for name in ("command", "junit", "pytest", "coverage", "lint", "ruff", "score")
+        for name in (
+            *("command", "junit", "pytest", "coverage", "lint", "ruff", "score"),
+            *("checklist", "diff"),
+        )
     },
 }
 FROM_FUNCTION: Final[Mapping[str, str]] = {
@@ -40,7 +43,7 @@ LATER_TOOLS: Final[Mapping[str, frozenset[str]]] = {
 }
 LATER_WORDS: Final[Mapping[str, frozenset[str]]] = {
     "agents": frozenset(),
-    "gates": frozenset({"types", "sarif", "tap", "gotest", "checklist", "diff", "judge"}),
+    "gates": frozenset({"types", "sarif", "tap", "gotest", "judge"}),
 }
 
 

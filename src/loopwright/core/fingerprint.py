@@ -39,7 +39,7 @@ _BARE: Final = tuple(
         (r"\b(?:\d{1,3}\.){3}\d{1,3}\b", _GONE),
         (
             r"(?<![\w.])(?:\d+h ?)?(?:\d+m ?)?\d+(?:\.\d+)?(?:e-?\d+)? ?"
-            r"(?:[nmuµ]?s|m?secs?|(?:milli|micro|nano)?seconds?|mins?|minutes?|hours?)\b",  # noqa: RUF001
+            r"(?:[nmuµ]?s|m?secs?|(?:milli|micro|nano)?seconds?|mins?|minutes?|hours?)\b",
             _GONE,
         ),
         (r"\b\d+h(?: ?\d+m)?\b|\b\d+m(?= \d+s|\b(?!\w))", _GONE),

@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loopwright.errors import Conflict, WorkspaceError
-from loopwright.workspace import ignore, place, plumbing
+from loopwright.workspace import ignore, past, place, plumbing
 from loopwright.workspace.index import LARGEST_FILE, Index
 from loopwright.workspace.ours import Copy, Ours, open_ours
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 PATCH_BYTES = 1024 * 1024
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -227,6 +227,22 @@ class Git:
                 + f"\n[cut after {PATCH_BYTES:,} bytes; {len(files):,} files changed in all]\n"
             )
         return Diff(files=files, text=text)
+
+    def texts(self, path: str, trees: Iterable[str]) -> dict[str, bytes]:
+        """One file's bytes in each tree that has it: see `past.texts`."""
+        return past.texts(self._git, path, map(_tree, trees))
+
+    def names(self, old: str, new: str) -> tuple[str, ...]:
+        """The paths that differ between two trees."""
+        return past.names(self._git, _tree(old), _tree(new))
+
+    def change(self, old: str, new: str) -> tuple[bytes, bytes, bool]:
+        """Everything that differs between two trees: see `past.change`."""
+        return past.change(self._git, _tree(old), _tree(new))
+
+    def new_secrets(self) -> tuple[str, ...]:
+        """Secret-looking files that are left out now and were not there at snapshot 0, sorted."""
+        return self._index.new_secrets()
 
     def restore(
         self, tree: str, *, paths: tuple[str, ...] | None = None, since: str | None = None
