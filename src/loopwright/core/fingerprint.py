@@ -24,6 +24,7 @@ _SURE: Final = re.compile(
     re.IGNORECASE,
 )
 _QUOTED: Final = re.compile(r"""(?<!\w)(?:'[^'\n]{0,200}'(?!\w)|"[^"\n]{0,200}"|`[^`\n]{0,200}`)""")
+_LENGTH: Final = r"(?:[nmuµ]?s|m?secs?|(?:milli|micro|nano)?seconds?|mins?|minutes?|hours?)\b"
 # Noise outside quotes, each with what takes its place.
 _BARE: Final = tuple(
     (re.compile(pattern, re.IGNORECASE), instead)
@@ -38,8 +39,7 @@ _BARE: Final = tuple(
         (r"\b\d{1,2}:\d\d:\d\d(?:[.,]\d+)?(?: ?[ap]m\b)?", _GONE),
         (r"\b(?:\d{1,3}\.){3}\d{1,3}\b", _GONE),
         (
-            r"(?<![\w.])(?:\d+h ?)?(?:\d+m ?)?\d+(?:\.\d+)?(?:e-?\d+)? ?"
-            r"(?:[nmuµ]?s|m?secs?|(?:milli|micro|nano)?seconds?|mins?|minutes?|hours?)\b",
+            r"(?<![\w.])(?:\d+h ?)?(?:\d+m ?)?\d+(?:\.\d+)?(?:e-?\d+)? ?" + _LENGTH,
             _GONE,
         ),
         (r"\b\d+h(?: ?\d+m)?\b|\b\d+m(?= \d+s|\b(?!\w))", _GONE),
