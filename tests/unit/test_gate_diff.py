@@ -156,16 +156,15 @@ def key(kind):
         "a registry token": "npm_" + made(36),
         "a Hugging Face token": "hf_" + made(34, string.ascii_letters),
         "a JWT": f"eyJ{made(30)}.eyJ{made(60)}.{made(43)}",
-        "a private key": "-----BEGIN RSA PRIVATE KEY-----",
+        "a private key": "-----BEGIN RSA PRIVATE KEY-----\\nMIIEpAIBAAKCAQEA7" + made(40),
         "an Azure key": f"AccountKey={made(86)}==",
     }[kind]
 
 
-KINDS = tuple(
-    "an AWS access key/a GitHub token/a GitLab token/a Slack token/a Slack webhook/a Stripe key/an Anthropic key/"
-    "an OpenAI key/a Google key/a registry token/a Hugging Face token/a JWT/a private key/an Azure key".split(
-        "/"
-    )
+KINDS = (
+    *("an AWS access key", "a GitHub token", "a GitLab token", "a Slack token", "a Slack webhook"),
+    *("a Stripe key", "an Anthropic key", "an OpenAI key", "a Google key", "a registry token"),
+    *("a Hugging Face token", "a JWT", "a private key", "an Azure key"),
 )
 
 
