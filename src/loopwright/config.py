@@ -345,8 +345,7 @@ def _flag(draft: _Draft, name: str, value: Any) -> None:
 def _work_through(draft: _Draft, folder: Path, file: str) -> None:
     """`--tasks`: the items of a list as the goal, or behind it; what is next, the gate says each time."""
     if not (folder / file).is_file():
-        near = readers.hint(Path(file).name, (path.name for path in folder.glob("*.md")))
-        raise ConfigError(f"--tasks: there is no file {file}{near}")
+        raise ConfigError(f"--tasks: there is no file {file} in {folder}")
     name = os.path.relpath((folder / file).absolute(), draft.project.absolute())
     there = draft.document.get("gates", [])
     known = list(there) if isinstance(there, list | tuple) else []

@@ -46,10 +46,11 @@ from loopwright.readers import thawed
 from loopwright.registry import converted, parameters, resolve_agent, resolve_gate
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("configuration", "gates", "cli", "approvals")
+PAGES = ("configuration", "gates", "gates-work", "cli", "approvals")
 EVERY_PAGE = ("../README", *sorted(path.stem for path in DOCS.glob("*.md")))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 REQUIRED = object()
+GATE_PAGES = ("gates", "gates-work")
 GATES = tuple(BUILT_IN["gates"])
 OFF_PAGE = {"after"}  # of a gate's own parameters: in the table of all gates
 
@@ -361,14 +362,18 @@ def test_the_options_of_the_command_agent():
     check_options(table("configuration", "The command agent"), "command", command_agent)
 
 
+def sections(page):
+    return re.findall(r"^## `(\w+)`$", prose(page), re.MULTILINE)
+
+
 def test_every_gate_has_its_section():
-    headings = re.findall(r"^## `(\w+)`$", prose("gates"), re.MULTILINE)
-    assert sorted(headings) == sorted(GATES)
+    assert sorted(name for page in GATE_PAGES for name in sections(page)) == sorted(GATES)
 
 
 @pytest.mark.parametrize("name", GATES)
 def test_the_options_of_a_gate(name):
-    check_options(table("gates", f"`{name}`"), name, builtin(BUILT_IN["gates"][name]))
+    page = next(page for page in GATE_PAGES if name in sections(page))
+    check_options(table(page, f"`{name}`"), name, builtin(BUILT_IN["gates"][name]))
 
 
 def common():
@@ -411,7 +416,11 @@ def test_where_evidence_comes_from():
     for nothing in ({"report": "x"}, {"after": ("pytest",)}, {}):
         with pytest.raises(errors.ConfigError):
             junit(**nothing)
-    own = {name for name in GATES if "report" not in parameters(name, builtin(BUILT_IN["gates"][name]))}
+    own = {
+        name
+        for name in sections("gates")
+        if "report" not in parameters(name, builtin(BUILT_IN["gates"][name]))
+    }
     assert set(without) == own - {"command"}
 
 
@@ -451,9 +460,8 @@ def test_the_complete_file_loads_and_is_complete(loaded):
     ]
 
 
-@pytest.mark.parametrize("number", range(len(blocks("gates", "toml"))))
-def test_a_fragment_loads(loaded, number):
-    fragment = blocks("gates", "toml")[number]
+@pytest.mark.parametrize("fragment", [each for page in GATE_PAGES for each in blocks(page, "toml")])
+def test_a_fragment_loads(loaded, fragment):
     loop = loaded(f'goal = "x"\nagent = "claude -p"\n{fragment}').loop
     assert loop.gates
 

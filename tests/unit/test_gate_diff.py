@@ -235,6 +235,7 @@ class TestSecrets:
             ("a.py", 'public_key = "{B}"'),
             ("a.py", 'token_url = "https://login.acme.io/oauth2/v2.0/token9"'),
             ("a.svg", '<path d="{B}{B}"/>'),
+            ("a.py", '"AWS::EC2::AccessKey": "48205d4ffd7feba3"'),
             ("a.py", "x = 1"),
         ],
     )

@@ -80,6 +80,7 @@ class LoopState:
     claim: ev.Claimed | None = None
     snapshot: str | None = None
     evidence: str | None = None
+    work: str | None = None  # the last tree that an attempt or a person made: what gates left is not in it
     base: str | None = None  # snapshot 0
     edits: tuple[tuple[str, str], ...] = ()  # the user's since, each from one snapshot to another
     tampered: ev.EvidenceChanged | None = None  # not undone and not accepted: nothing passes

@@ -89,6 +89,7 @@ def attempt_ended(
         summary=summary,
         notes=notes,
         snapshot=event.snapshot or state.snapshot,
+        work=state.work if event.snapshot in {None, state.snapshot} else event.snapshot,
         evidence=_evidence(state, event.evidence),
     )
 
@@ -200,6 +201,7 @@ def workspace_changed(state: LoopState, event: ev.WorkspaceChanged) -> LoopState
     return replace(
         state,
         snapshot=event.snapshot,
+        work=state.work if event.cause == "gate" else event.snapshot,
         evidence=evidence,
         base=event.snapshot if event.cause == "baseline" else state.base,
         edits=_edits(state, event),

@@ -16,6 +16,7 @@ from math import log2
 from typing import Final
 
 SHORTEST: Final = 12  # bytes of a line in which one can stand
+_PEM: Final = r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 _B: Final = r"(?<![A-Za-z0-9_])"
 # Each with the texts of which one must be there: nearly every line has none of them, and is not read further.
 _MAKERS: Final = tuple(
@@ -68,8 +69,7 @@ _MAKERS: Final = tuple(
         (  # a key begins after its head; a program that only looks for heads quotes them whole
             "a private key",
             "-----BEGIN",
-            r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-             r"(?:\s{0,20}$|(?:\\[nr]|\s){1,9}(?:[A-Za-z0-9+/=]{16}|[\"'+,\s\\]{0,9}$))",
+            _PEM + r"(?:\s{0,20}$|(?:\\[nr]|\s){1,9}(?:[A-Za-z0-9+/=]{16}|[\"'+,\s\\]{0,9}$))",
         ),
     )
 )
@@ -142,7 +142,11 @@ def _assigned(path: str, line: bytes) -> Iterator[tuple[str, bytes]]:
     for name, value in found:
         if _NO_SECRET.search(name) or _STANDS_FOR.search(value) or value.startswith((b"/", b"./", b"http")):
             continue
-        if _mixed(value) and _entropy(value) >= (3.0 if _HEX.fullmatch(value) else 3.5):
+        if _HEX.fullmatch(value):  # shorter ones are ids and parts of digests
+            random = len(value) >= 32 and _entropy(value) >= 3.0
+        else:
+            random = _mixed(value) and _entropy(value) >= 3.5
+        if random:
             yield "gives a secret-looking name a random value", value
 
 
