@@ -2,21 +2,24 @@
 
 import asyncio
 import os
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from a_place import place, score
 from workspace_repo import git, new_repo, write
 
-from loopwright import Loop, Result
+from loopwright import Loop, Result, standing
 from loopwright.errors import ConfigError
 from loopwright.evidence.checklist import Item, items
 from loopwright.gates.checklist import MAX_BYTES, checklist
 from loopwright.gates.command import command
-from loopwright.hosts.local import start
+from loopwright.hosts.local import resume, start
 from loopwright.hosts.ways import Ways
 from loopwright.ports import Past
 from loopwright.registry import resolve_gate
 from loopwright.stores.memory import MemoryStore
+from loopwright.workspace.opened import Look
 
 ENV = {"PATH": os.environ["PATH"]}
 LIST = "# Plan\n- [ ] one\n- [ ] two\n- [ ] three\n"
@@ -310,8 +313,45 @@ def test_a_list_is_done_by_working_through_it_and_by_nothing_else(repo, work, en
     assert (state.finished.reason, state.iteration) == end
 
 
-def test_files_that_gates_leave_are_no_work(repo):
+def test_files_that_gates_leave_are_no_work_and_hide_no_stall(repo):
     writes = command(run=["sh", "-c", "date +%N > report.txt"])
-    state = looped(repo, ticks_only, gates=(writes, "checklist:PLAN.md"), most=4)
-    assert state.finished.phase in {"failed", "stopped"}
+    state = looped(repo, ticks_only, gates=(writes, "checklist:PLAN.md"), most=7)
+    assert (state.finished.reason, state.iteration) == ("health", 6)
+    assert len({closed.snapshot for closed in state.recent[-3:]}) == 3
     assert state.measured["checklist"] == 0.0
+
+
+def test_what_the_user_does_to_the_list_between_two_parts_of_a_run_holds(repo):
+    """The agent takes `three` away, the user `two`; the user ticks `one` as well."""
+    agent = "sh -c 'echo x >> a.txt; test -e ran || echo \"- [ ] one\n- [ ] two\" > PLAN.md; echo > ran; echo worked'"
+    ways = Ways(project=repo, store=MemoryStore(), environ=ENV)
+    loop = Loop("g", agent=agent, gates=["checklist:PLAN.md"], max_iterations=1, convergence=False)
+    first = asyncio.run(start(loop, "r", ways)).state
+    assert "gone or reworded: 'three'" in first.last.reasons[0]
+    (repo / "a.txt").write_text("mine\n")  # of no concern to the list
+    second = asyncio.run(resume("r", replace(ways, add={"max_iterations": 2.0}))).state
+    assert "gone or reworded: 'three'" in second.last.reasons[0], "an edit beside it accepts nothing"
+    (repo / "PLAN.md").write_text("- [x] one\n- [ ] four\n")
+    third = asyncio.run(resume("r", replace(ways, add={"max_iterations": 1.0}))).state
+    assert third.last.reasons == ("checklist: 1 of 2 items done; next: 'four'",), "it is as the user left it"
+    assert len(third.edits) == 2
+
+
+def test_a_change_after_the_gates_is_the_users_and_what_gates_left_is_not(repo):
+    recorded = []
+    journal = SimpleNamespace(
+        state=SimpleNamespace(snapshot="a"), record=lambda _, fact: recorded.append(fact)
+    )
+    of = SimpleNamespace(gated=True, left="b", journal=journal, clock=SimpleNamespace(now=lambda: None))
+
+    def whose(tree):
+        return standing._whose(of, Look(tree=tree, evidence=None)), [fact.snapshot for fact in recorded]
+
+    assert whose("b") == ("gate", [])
+    assert whose("c") == ("user", ["b"])
+    journal.state.snapshot = "b"
+    assert whose("c") == ("user", ["b"])
+    of.left = None
+    assert whose("c")[0] == "gate"  # it was cut off: nobody knows
+    of.gated = False
+    assert whose("c")[0] == "user"
