@@ -276,6 +276,11 @@ def ticks_only(repo, n):
     tick(repo, *("one", "two", "three")[n - 1 : n])
 
 
+def ticks_and_writes_the_report(repo, n):
+    (repo / "report.txt").write_text(f"{n}\n")
+    ticks_only(repo, n)
+
+
 def all_at_once(repo, n):
     (repo / "a.txt").write_text("1\n")
     tick(repo, "one", "two", "three")
@@ -318,6 +323,12 @@ def test_files_that_gates_leave_are_no_work_and_hide_no_stall(repo):
     state = looped(repo, ticks_only, gates=(writes, "checklist:PLAN.md"), most=7)
     assert (state.finished.reason, state.iteration) == ("health", 6)
     assert len({closed.snapshot for closed in state.recent[-3:]}) == 3
+    assert state.measured["checklist"] == 0.0
+
+
+def test_nor_is_what_an_agent_writes_into_them(repo):
+    writes = command(run=["sh", "-c", "echo > report.txt"])
+    state = looped(repo, ticks_and_writes_the_report, gates=(writes, "checklist:PLAN.md"), most=3)
     assert state.measured["checklist"] == 0.0
 
 

@@ -97,6 +97,8 @@ class TestSize:
         found = work.judged(forbid_text=["no$", "z"])
         assert work.size() == (5 * 6 + 1, 7, 0)
         assert len(found.failing) == 7
+        changes = work.changes()
+        assert {line.path for line in patch.lines(changes.patch)} == set(patch.paths(changes.raw))
         assert all(f"{name!r}"[1:-1].split("\\")[0] in str(found.failing) for name in names)
 
     def test_more_than_may_be_changed(self, work):
@@ -233,6 +235,8 @@ class TestSecrets:
             ("a.yml", "password: ${DB_PASSWORD_FOR_PRODUCTION_1}"),
             ("a.yml", "  token: ${{ secrets.GITHUB_TOKEN_FOR_CI_1 }}"),
             ("a.py", 'public_key = "{B}"'),
+            ("a.env", "NEXT_PUBLIC_API_KEY={B}"),
+            ("a.py", "CACHE = 'redis://app:Zq8t3LmP0v@cache:6379/0'"),
             ("a.py", 'token_url = "https://login.acme.io/oauth2/v2.0/token9"'),
             ("a.svg", '<path d="{B}{B}"/>'),
             ("a.py", '"AWS::EC2::AccessKey": "48205d4ffd7feba3"'),
