@@ -30,6 +30,7 @@ FLAGS: Final[Mapping[str, tuple[str, str]]] = {
     "goal": ("--goal", "goal"),
     "agent": ("--agent", "agent"),
     "gate": ("--gate", "gates"),
+    "tasks": ("--tasks", "gates"),
     "max_iterations": ("--max-iterations", "limits.max_iterations"),
     "max_duration": ("--max-duration", "limits.max_duration"),
     "threshold": ("--threshold", "threshold"),
@@ -41,6 +42,10 @@ FLAGS: Final[Mapping[str, tuple[str, str]]] = {
     "no_baseline": ("--no-baseline", "baseline"),
 }
 FILE: Final = "loop.toml"
+TASKS: Final = (
+    "Work through the open items of {file} in their order, one in each go. Tick an item (`[x]`) when its work is done, "
+    "and change nothing else in that list."
+)
 _NUMBERS: Final = frozenset({"max_iterations", "max_duration", "threshold", "budget"})
 
 
@@ -105,14 +110,16 @@ def load(
     draft = _Draft(project=folder)
     if loopfile is not None:
         _read(draft, str(loopfile), folder)
-    elif "goal" not in given:
-        draft.file = _discovered(folder)
-        draft.project = draft.file.parent
-        _read_toml(draft, draft.file, folder)
-    for name, value in given.items():
-        _flag(draft, name, value)
+    elif "goal" not in given and (file := discover(folder) if "tasks" in given else _discovered(folder)):
+        draft.file = file
+        draft.project = file.parent
+        _read_toml(draft, file, folder)
+    for name in [each for each in given if each != "tasks"]:  # that adds to the goal
+        _flag(draft, name, given[name])
     for text in sets:
         _set(draft, text)
+    if "tasks" in given:
+        _work_through(draft, folder, str(given["tasks"]))
     return _finished(draft, path)
 
 
@@ -349,6 +356,22 @@ def _flag(draft: _Draft, name: str, value: Any) -> None:
         draft.places["goal"] = flag
         value = readers.take(draft.faults, "goal", lambda text: read_goal(text, draft.project), value)
     draft.put(key, value, flag)
+
+
+def _work_through(draft: _Draft, folder: Path, file: str) -> None:
+    """`--tasks`: the items of a list as the goal, or behind it; what is next, the gate says each time."""
+    if not (folder / file).is_file():
+        raise ConfigError(f"--tasks: there is no file {file} in {folder}")
+    name = os.path.relpath((folder / file).absolute(), draft.project.absolute())
+    there = draft.document.get("gates", [])
+    known = list(there) if isinstance(there, list | tuple) else []
+    draft.document["gates"] = [*known, {"use": "checklist", "file": name}]
+    draft.places[f"gates[{len(known)}]"] = "--tasks"
+    goal, words = draft.document.get("goal"), TASKS.format(file=name)
+    if goal is None:
+        draft.put("goal", words, "--tasks")
+    elif isinstance(goal, str):
+        draft.document["goal"] = f"{goal.rstrip()}\n\n{words}"
 
 
 def _set(draft: _Draft, text: str) -> None:

@@ -37,6 +37,8 @@ BUILT_IN: Final[Mapping[str, Mapping[str, str]]] = {
                 "types",
                 "sarif",
                 "score",
+                "checklist",
+                "diff",
             )
         },
         **{name: f"loopwright.gates.suites:{name}" for name in ("tap", "gotest", "jest", "vitest", "cargo")},
@@ -56,7 +58,7 @@ LATER_TOOLS: Final[Mapping[str, frozenset[str]]] = {
 }
 LATER_WORDS: Final[Mapping[str, frozenset[str]]] = {
     "agents": frozenset(),
-    "gates": frozenset({"checklist", "diff", "judge"}),
+    "gates": frozenset({"judge"}),
 }
 
 

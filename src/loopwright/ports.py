@@ -86,10 +86,40 @@ class Diff(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """What a gate may look at beside the workspace. `diff` is computed when asked for.
+class Past:
+    """One file through the run, `None` where there was none.
 
-    `mark` is the best raw measure this gate took in earlier iterations, in its own direction.
+    `now` is how it is judged, `began` how this iteration began with it, `left` how the user last left it: at
+    iteration 0, or with their last change of it. `elsewhere`: this iteration changed something else too.
+    """
+
+    now: bytes | None
+    began: bytes | None
+    left: bytes | None
+    elsewhere: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """All that was changed since snapshot 0, as git writes it: `--raw -z`, and a patch without lines around it.
+
+    `whole` is false where the patch was cut. `secrets` are secret-looking files that no snapshot holds and that were
+    not there at snapshot 0; `of_gates` are files that gates left.
+    """
+
+    raw: bytes
+    patch: bytes
+    whole: bool = True
+    secrets: tuple[str, ...] = ()
+    of_gates: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a gate may look at beside the workspace; what is a function is looked up when asked for.
+
+    `mark` is the best raw measure this gate took in earlier iterations, in its own direction. `past` (of a path from
+    the workspace's top) and `changes` are `None` where no snapshots are made.
     """
 
     iteration: int
@@ -100,6 +130,8 @@ class Seen:
     previous: Any = None
     scores: tuple[Scored, ...] = ()
     mark: float | None = None
+    past: Callable[[str], Past | None] = lambda path: None  # noqa: ARG005 - as in a workspace without snapshots
+    changes: Callable[[], Changes | None] = lambda: None
 
 
 Measure: TypeAlias = Score | float | bool

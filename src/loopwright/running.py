@@ -65,6 +65,7 @@ class Run:
         lambda _folders, _agent: ()
     )  # before a command
     gated: bool = False  # gates ran since the last look
+    left: str | None = None  # the tree that they left
     fresh: tuple[Look, float] | None = None  # what was seen a moment ago, and when: nothing has run since
     on_tamper: str = "restore"  # or "ask": what becomes of protected files that the agent changed
     waits: bool = False  # for the person who is asked, with the run kept open

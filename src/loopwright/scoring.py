@@ -37,7 +37,7 @@ async def gates(run: Run, command: RunGates, watched: Watched) -> None:
         run.begin(f"#{command.iteration} gate {', '.join(g.name for g in batch)}")
         started = run.clock.monotonic()
         scores = await watched(_all_scored(run, batch, command.iteration))
-        run.gated = True
+        run.gated, run.left = True, None
         if run.workspace.watched:
             run.journal.check()  # they ran code of the agent's
         rewritten = await _undone(run) if run.workspace.watched else ()
@@ -48,6 +48,7 @@ async def gates(run: Run, command: RunGates, watched: Watched) -> None:
                 run, batch, scores, rewritten, tree, first=command.iteration == 0
             )
             moved = moved or (changed and any(gate.writes for gate in batch))
+        run.left = tree
         for gate, (score, seconds) in zip(batch, scores, strict=True):
             run.journal.record(
                 run.clock.now(),
@@ -102,6 +103,10 @@ async def _measured(run: Run, gate: Gate, iteration: int, root: Path) -> Score:
         previous=it.previous if it else None,
         scores=it.scores if it else (),
         mark=state.measured.get(gate.name),
+        past=lambda path: run.workspace.past(
+            path, now=state.snapshot, began=it.start if it else None, base=state.base, edits=state.edits
+        ),
+        changes=lambda: run.workspace.changes(state.base, state.snapshot),
     )
     folder = folder_of(run, iteration, f"gate-{gate.name}", made=run.workspace.mode != "none")
     own = {"CI": "1", "LOOPWRIGHT_ITERATION": str(iteration), "LOOPWRIGHT_ARTIFACTS": str(folder)}

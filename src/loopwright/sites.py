@@ -62,3 +62,30 @@ def branch(value: object) -> str:
     if not _BRANCH.fullmatch(plain) or ".." in plain or plain.endswith(("/", ".", ".lock")):
         raise wrong(f"{shown(found)} cannot name a branch, as 'loopwright/{{run}}' can")
     return found
+
+
+def glob_pattern(glob: bytes) -> re.Pattern[bytes]:
+    """What a glob of the loop means, for paths from the workspace's top; `re.error` for one that means nothing.
+
+    `*` and `?` match within a name, `**` any number of folders. A glob without `/` matches at any depth, one with
+    `/` from the top; naming a folder names all it holds.
+    """
+    glob = glob.removeprefix(b"./").rstrip(b"/")
+    anchored = b"/" in glob
+    parts = []
+    for token in re.findall(rb"\*\*/|\*\*|\*|\?|\[[!^]?\]?[^\]]*\]|.", glob.removeprefix(b"/"), re.DOTALL):
+        if token == b"**/":
+            parts.append(rb"(?:.*/)?")
+        elif token == b"**":
+            parts.append(rb".*")
+        elif token == b"*":
+            parts.append(rb"[^/]*")
+        elif token == b"?":
+            parts.append(rb"[^/]")
+        elif token[:1] == b"[" and len(token) > 1:
+            inner = token[1:-1].replace(b"\\", b"\\\\")
+            parts.append(b"[^/" + inner[1:] + b"]" if inner[:1] in {b"!", b"^"} else b"[" + inner + b"]")
+        else:
+            parts.append(re.escape(token))
+    start = rb"" if anchored else rb"(?:.*/)?"
+    return re.compile(start + b"".join(parts) + rb"(?:/.*)?", re.DOTALL)

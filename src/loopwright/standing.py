@@ -54,7 +54,7 @@ async def moved(run: Run) -> bool:
         note_tampering(run, run.workspace.touched())
         touched = False
     evidence = run.workspace.trust() if touched else None
-    cause: Literal["gate", "user"] = "gate" if run.gated else "user"
+    cause = _whose(run, seen)
     run.gated = False
     run.journal.record(
         run.clock.now(), ev.WorkspaceChanged(snapshot=seen.tree, evidence=evidence, cause=cause)
@@ -107,10 +107,17 @@ def note_changes(run: Run, seen: Look) -> None:
         evidence = state.evidence
         if state.tampered is None and (seen.evidence != evidence or not run.gated):
             evidence = run.workspace.trust()  # the user's new files too
-        changed = ev.WorkspaceChanged(
-            snapshot=seen.tree, evidence=evidence, cause="gate" if run.gated else "user"
-        )
+        changed = ev.WorkspaceChanged(snapshot=seen.tree, evidence=evidence, cause=_whose(run, seen))
     else:
         return
     run.gated = False
     run.journal.record(run.clock.now(), changed)
+
+
+def _whose(run: Run, seen: Look) -> Literal["gate", "user"]:
+    """Who made the change: what gates left is theirs, and goes on record first where a person has gone on from it."""
+    if not run.gated or run.left in {None, seen.tree}:
+        return "gate" if run.gated else "user"
+    if run.left != run.journal.state.snapshot:
+        run.journal.record(run.clock.now(), ev.WorkspaceChanged(snapshot=run.left, cause="gate"))
+    return "user"

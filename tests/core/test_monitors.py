@@ -24,7 +24,7 @@ from loopwright.core.monitors import (
 )
 from loopwright.core.policy import Asking, Policy
 from loopwright.core.replacing import replace
-from loopwright.core.values import Closed
+from loopwright.core.values import Closed, Score
 
 NEVER = Critical(alerts=32)
 
@@ -164,7 +164,7 @@ def test_one_alert_of_a_kind_in_three_iterations(seed):
     dice = random.Random(seed)
     turns = [worked(dice.choice("ab"), seconds=dice.random()) for _ in range(150)]
     turns = [failed("unknown") if dice.random() < 0.3 else t for t in turns]
-    scores = [graded(round(0.9 * dice.random(), 2), "a") for _ in range(150)]
+    scores = [red(round(0.9 * dice.random(), 2)) for _ in range(150)]
     run = sim(*scores, most=150, monitors=OFTEN, agent=script(*turns))
     kinds = {kind for kind, _ in run.alerts}
     assert len(kinds) == 5
@@ -187,7 +187,7 @@ def test_five_alerts_in_ten_iterations_are_critical_and_stop():
     )
     assert [n for _, n in run.alerts] == list(range(2, 30, 3))  # four in ten
     both = Monitors(stall=Stall(action="note", window=2), degradation=Degradation(window=2, drop=0))
-    scores = [graded(round(0.9 - 0.01 * n, 2), "a") for n in range(30)]
+    scores = [red(round(0.9 - 0.01 * n, 2)) for n in range(30)]
     run = sim(*scores, monitors=both, agent=script(worked("a")))
     assert [n for _, n in run.alerts] == [2, 2, 5, 5, 8, 8]
     assert [a.critical for a in run.state.alerts] == [False] * 4 + [True] * 2
@@ -223,6 +223,11 @@ def test_a_slowdown_is_never_critical_itself():
 def test_notes_never_add_up_to_critical(kind):
     state = replace(sim(most=1).state, alerts=tuple(alert(kind, n) for n in range(1, 9)), recent=())
     assert not alerts(OFTEN_CRITICAL, state, errored(9))[0].critical
+
+
+def red(value: float) -> Score:
+    """The same failure, however it scores."""
+    return Score(value, "it is red", status="fail", graded=True, failing=("a",))
 
 
 def alert(kind: str, iteration: int) -> ev.AlertRaised:

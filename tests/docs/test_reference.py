@@ -46,11 +46,11 @@ from loopwright.readers import thawed
 from loopwright.registry import converted, parameters, resolve_agent, resolve_gate
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("configuration", "gates", "tools", "cli", "approvals")
-GATE_PAGES = ("gates", "tools")
+PAGES = ("configuration", "gates", "tools", "gates-work", "cli", "approvals")
 EVERY_PAGE = ("../README", *sorted(path.stem for path in DOCS.glob("*.md")))
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 REQUIRED = object()
+GATE_PAGES = ("gates", "tools", "gates-work")
 GATES = tuple(BUILT_IN["gates"])
 OFF_PAGE = {"after"}  # of a gate's own parameters: in the table of all gates
 

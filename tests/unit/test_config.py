@@ -286,6 +286,45 @@ def test_pyproject_names_its_lines(write, problems):
     assert problems("sub/pyproject.toml") == ["sub/pyproject.toml: there is no [tool.loopwright] in it"]
 
 
+TASKS = (
+    "Work through the open items of {} in their order, one in each go. Tick an item (`[x]`) when its work is done, and "
+    "change nothing else in that list."
+)
+
+
+def checklist(file):
+    return {"use": "checklist", "file": file}
+
+
+def test_tasks_are_one_more_gate_and_the_goal(write, loaded, tmp_path):
+    write("- [ ] a\n", "docs/PLAN.md")
+    alone = loaded(tasks="docs/PLAN.md", agent="sh -c 'x'")
+    assert (alone.loop.goal, list(alone.loop.gates)) == (
+        TASKS.format("docs/PLAN.md"),
+        [checklist("docs/PLAN.md")],
+    )
+    with_goal = loaded(tasks="docs/PLAN.md", agent="sh -c 'x'", goal="Be quick", gate=("true",))
+    assert with_goal.loop.goal == "Be quick\n\n" + TASKS.format("docs/PLAN.md")
+    assert list(with_goal.loop.gates) == ["true", checklist("docs/PLAN.md")]
+    write(GOOD)
+    from_inside = loaded(folder=tmp_path / "docs", tasks="PLAN.md", sets=["gates=['false']"])
+    assert from_inside.project == tmp_path
+    assert from_inside.loop.goal == "Make it so\n\n" + TASKS.format("docs/PLAN.md")
+    assert list(from_inside.loop.gates) == ["false", checklist("docs/PLAN.md")]
+
+
+def test_tasks_that_cannot_be(write, problems, tmp_path):
+    write("- [ ] a\n", "PLAN.md")
+    said = f"--tasks: there is no file plam.md in {tmp_path}"
+    assert problems(tasks="plam.md", agent="sh -c 'x'") == [said]
+    (tmp_path / "sub").mkdir()
+    (outside,) = problems(tasks="../PLAN.md", folder=tmp_path / "sub", agent="sh -c 'x'")
+    assert (
+        outside
+        == "--tasks: file: '../PLAN.md' is not a path inside the project folder, such as 'node_modules'"
+    )
+
+
 def test_flags_and_sets_win_and_gates_add(write, loaded):
     write(
         GOOD

@@ -126,8 +126,7 @@ def test_a_command_is_the_fourth_rule(project):
     [
         ("pytets", "no gate is called 'pytets' and no program 'pytets' is on PATH; did you mean 'pytest'?"),
         ("nothing-like-it -x", "no gate is called 'nothing-like-it' and no program 'nothing-like-it' is on PATH"),
-        ("diff", "the gate 'diff' is not available in this version"),
-        ("checklist:PLAN.md", "the gate 'checklist' is not available in this version"),
+        ("judge", "the gate 'judge' is not available in this version"),
         ("judge:x", "the gate 'judge' is not available in this version"),
         ("vitest --run", "no program 'vitest' is on PATH"),
         ("A=1 make", "'A=1' is no program; to set a variable for a command, write env A=1 make"),
@@ -197,8 +196,8 @@ def test_a_tool_that_has_no_adapter_yet_is_a_command_meanwhile(project):
     (tools / "claude").write_text("#!/bin/sh\n")
     (tools / "claude").chmod(0o755)
     assert project.agent("claude").name
-    (tools / "claude").rename(tools / "diff")
-    assert problems(project.gate, "diff") == ["the gate 'diff' is not available in this version"]
+    (tools / "claude").rename(tools / "judge")
+    assert problems(project.gate, "judge") == ["the gate 'judge' is not available in this version"]
 
 
 def test_every_fault_of_every_option_at_once(project):

@@ -126,6 +126,7 @@ def _finish(held: Held, view: View, keys: Keys, where: Where, *, json_: bool, ex
 @click.option("--goal", metavar="TEXT|@FILE", help="What is wanted.")
 @click.option("--agent", metavar="NAME|CMD", help="Who does the work.")
 @click.option("--gate", multiple=True, metavar="NAME|CMD", help="Who judges it; may be given several times.")
+@click.option("--tasks", metavar="FILE", help="Work through the task list in FILE; all of it must be ticked.")
 @click.option("--max-iterations", metavar="N", help="At most N iterations.")
 @click.option("--max-duration", metavar="30m", help="At most so long, agents and gates together.")
 @click.option("--threshold", metavar="X", help="The weighted score that required gates must reach.")

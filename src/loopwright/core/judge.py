@@ -7,10 +7,10 @@ never the decision. The verdict is recorded, not recomputed.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from loopwright.core.fingerprint import fingerprint
 from loopwright.core.values import Score, Scored, Verdict, finite
 
 SKIPPED = Score(0.0, "did not run", status="skipped")
@@ -82,7 +82,14 @@ def judge(
         reasons=tuple(reasons),
         graded=bool(graded),
         failing=tuple(f"{r.name}:{item}" for r, s in graded for item in s.failing),
-        fingerprint=_fingerprint(rows, refusals) if blockers else "",
+        fingerprint=fingerprint(
+            [
+                *((name, (), why) for name, why in refusals),
+                *((f"{r.name} {s.status}", s.failing, s.reason) for r, s in rows if s.status != "pass"),
+            ]
+        )
+        if blockers
+        else "",
         broken=tuple(r.name for r, s in required if s.status == "error" and s.cause == "tool"),
         objective=objective,
         min_gain=goal.min_gain if goal else 0.0,
@@ -114,14 +121,3 @@ def _reason(rule: Rule, score: Score) -> str:
     mark = {"error": " (error)", "skipped": " (skipped)"}.get(score.status or "", "")
     advisory = "" if rule.required else " (advisory)"
     return f"{rule.name}{mark}{advisory}: {said}"
-
-
-def _fingerprint(rows: Sequence[tuple[Rule, Score]], refusals: Sequence[tuple[str, str]]) -> str:
-    """The same for the same failure: gates, statuses, failing items; the reason only where there are no items."""
-    lines = [f"{name} {why}" for name, why in refusals]
-    lines += [
-        f"{r.name} {s.status} {' '.join(sorted(s.failing)) or s.reason}"
-        for r, s in rows
-        if s.status != "pass"
-    ]
-    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -218,12 +218,12 @@ def high_error_rate(rule: HighErrorRate, series: Sequence[Closed]) -> str | None
 
 
 def stall(rule: Stall, scored: Sequence[Closed]) -> str | None:
-    """Says since when the same things fail on an unchanged tree. An unknown tree is never the same."""
+    """Says since when the same things fail on the same work, whatever gates left. An unknown tree is never the same."""
     window = scored[-rule.window :]
     first = window[0]
-    if len(window) < rule.window or first.snapshot is None or not first.fingerprint:
+    if len(window) < rule.window or first.work is None or not first.fingerprint:
         return None
-    if any((c.snapshot, c.fingerprint) != (first.snapshot, first.fingerprint) for c in window):
+    if any((c.work, c.fingerprint) != (first.work, first.fingerprint) for c in window):
         return None
     return f"nothing changed and the same gates fail since iteration {first.number}"
 

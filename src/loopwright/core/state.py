@@ -17,6 +17,7 @@ from loopwright.core.values import About, Best, Closed, Phase, Scored, Verdict
 RECENT: Final = 64  # closed iterations kept; no window may be longer
 SIGNALS: Final = 256  # signal keys remembered, so that none counts twice
 ALERTS: Final = 32
+EDITS: Final = 64  # the user's edits that are remembered
 
 
 @dataclass(frozen=True, kw_only=True)  # no slots: copied by `replacing.replace`
@@ -79,7 +80,9 @@ class LoopState:
     claim: ev.Claimed | None = None
     snapshot: str | None = None
     evidence: str | None = None
+    work: str | None = None  # the last tree that an attempt or a person made: what gates left is not in it
     base: str | None = None  # snapshot 0
+    edits: tuple[tuple[str, str], ...] = ()  # the user's since, each from one snapshot to another
     tampered: ev.EvidenceChanged | None = None  # not undone and not accepted: nothing passes
     iteration: int = 0  # the last one opened
     current: Iteration | None = None

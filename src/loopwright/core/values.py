@@ -242,7 +242,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
-    """One closed iteration, as the fold remembers it (64 at most)."""
+    """One closed iteration, as the fold remembers it (64 at most).
+
+    `work` is the last tree that an attempt or a person made: it stays when gates only left files.
+    """
 
     number: int
     outcome: Outcome
@@ -253,6 +256,7 @@ class Closed:
     failing: tuple[str, ...] = ()
     fingerprint: str = ""
     snapshot: str | None = None
+    work: str | None = None
     seconds: float = 0.0
     cost_usd: float | None = None
     summary: str = ""

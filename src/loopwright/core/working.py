@@ -10,7 +10,7 @@ from typing import Final, assert_never
 from loopwright.core import events as ev
 from loopwright.core.closing import best_measures, better, closing
 from loopwright.core.replacing import replace
-from loopwright.core.state import RECENT, Iteration, LoopState, Totals
+from loopwright.core.state import EDITS, RECENT, Iteration, LoopState, Totals
 from loopwright.core.values import Outcome, Scored, Usage
 from loopwright.errors import IllegalEvent
 
@@ -89,6 +89,7 @@ def attempt_ended(
         summary=summary,
         notes=notes,
         snapshot=event.snapshot or state.snapshot,
+        work=state.work if event.snapshot in {None, state.snapshot} else event.snapshot,
         evidence=_evidence(state, event.evidence),
     )
 
@@ -200,9 +201,18 @@ def workspace_changed(state: LoopState, event: ev.WorkspaceChanged) -> LoopState
     return replace(
         state,
         snapshot=event.snapshot,
+        work=state.work if event.cause == "gate" else event.snapshot,
         evidence=evidence,
         base=event.snapshot if event.cause == "baseline" else state.base,
+        edits=_edits(state, event),
     )
+
+
+def _edits(state: LoopState, event: ev.WorkspaceChanged) -> tuple[tuple[str, str], ...]:
+    before, after = state.snapshot, event.snapshot
+    if event.cause != "user" or before is None or after is None or before == after:
+        return state.edits
+    return (*state.edits, (before, after))[-EDITS:]
 
 
 def evidence_changed(state: LoopState, event: ev.EvidenceChanged) -> LoopState:

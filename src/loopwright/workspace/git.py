@@ -17,17 +17,17 @@ import re
 import shutil
 import stat
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loopwright.errors import Conflict, WorkspaceError
-from loopwright.workspace import ignore, place, plumbing
+from loopwright.workspace import ignore, past, place, plumbing
 from loopwright.workspace.index import LARGEST_FILE, Index
 from loopwright.workspace.ours import BRING_BACK, Copy, Ours, check_place, note_place, open_ours
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 PATCH_BYTES = 1024 * 1024
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -214,15 +214,7 @@ class Git:
             FileChange(path=os.fsdecode(path), status=status, added=counts[path][0], removed=counts[path][1])
             for path, status in statuses.items()
         )
-        options = (
-            "-r",
-            "-p",
-            "--no-renames",
-            "--no-ext-diff",
-            "--no-textconv",
-            "--no-color",
-            "--submodule=short",
-        )
+        options = "-r -p --no-renames --no-ext-diff --no-textconv --no-color --submodule=short".split()  # noqa: SIM905 - legible
         patch, whole = (
             self._git.head("diff-tree", *options, *ids, limit=PATCH_BYTES) if files else (b"", True)
         )
@@ -236,10 +228,7 @@ class Git:
 
     def checkout(self, tree: str, folder: Path) -> None:
         """The files of `tree`, byte for byte, in a folder that is new or empty; the workspace is not touched."""
-        index = {**self._git.env, "GIT_INDEX_FILE": os.fsencode(folder.with_name(f"{folder.name}.index"))}
-        git = replace(self._git, env=index)
-        git("read-tree", _tree(tree))
-        git("checkout-index", "--all", "--quiet", b"--prefix=" + os.fsencode(folder) + b"/")
+        past.checkout(self._git, _tree(tree), folder)
 
     def _compared(self, *words: str) -> list[bytes]:
         """How two trees, the last of the words, differ; WorkspaceError naming one that is lost."""
@@ -252,6 +241,22 @@ class Git:
                         f"snapshot {tree[:12]} is not in {self._objects} any more: {BRING_BACK}"
                     ) from None
             raise
+
+    def texts(self, path: str, trees: Iterable[str]) -> dict[str, bytes]:
+        """One file's bytes in each tree that has it: see `past.texts`."""
+        return past.texts(self._git, path, map(_tree, trees))
+
+    def names(self, old: str, new: str) -> tuple[str, ...]:
+        """The paths that differ between two trees."""
+        return past.names(self._git, _tree(old), _tree(new))
+
+    def change(self, old: str, new: str) -> tuple[bytes, bytes, bool]:
+        """Everything that differs between two trees: see `past.change`."""
+        return past.change(self._git, _tree(old), _tree(new))
+
+    def new_secrets(self) -> tuple[str, ...]:
+        """Secret-looking files that are left out now and were not there at snapshot 0, sorted."""
+        return self._index.new_secrets()
 
     def restore(
         self, tree: str, *, paths: tuple[str, ...] | None = None, since: str | None = None

@@ -1,8 +1,8 @@
 """What the workspace holds now, as a git tree, found with an index of our own.
 
 The rule: the index is a cache. It remembers what each file was when last read, so that a snapshot
-reads only what changed; losing it costs time and nothing else. Two files beside it are not a cache:
-the patterns ignored at snapshot 0 and the tree that HEAD had then.
+reads only what changed; losing it costs time and nothing else. Three files beside it are not a cache:
+the patterns ignored at snapshot 0, the tree that HEAD had then, and what was left out then.
 """
 
 # Names are bytes here, which pathlib cannot hold.
@@ -78,6 +78,7 @@ class Index:
         self._exclude = folder / "exclude"
         self._head = folder / "head"
         self._closed: set[bytes] = set()  # repositories inside that are too large
+        self._first = folder / "left_out"  # at snapshot 0
         self._last: tuple[tuple[int, int], str] | None = None  # the index file as it was, and its tree
 
     def now(self) -> tuple[str, tuple[str, ...]]:
@@ -91,6 +92,8 @@ class Index:
                     if last or not self._exclude.exists():
                         self._begin(git)
                     found = self._look(git)
+                    if not self._first.exists():
+                        plumbing.write_whole(self._first, b"\0".join(found.left_out))
                     return self._write(git, found), tuple(sorted(map(os.fsdecode, found.left_out)))
                 except WorkspaceError:
                     # A file that changed its kind between two git processes is cured by looking again,
@@ -101,6 +104,12 @@ class Index:
                 except _TooLargeError as error:
                     raise WorkspaceError(str(error)) from None
         raise AssertionError
+
+    def new_secrets(self) -> tuple[str, ...]:
+        """Secret-looking files that are left out now and were not at snapshot 0, sorted."""
+        now = {os.fsencode(path) for path in self.now()[1]}
+        new = now - set(self._first.read_bytes().split(b"\0"))
+        return tuple(sorted(os.fsdecode(path) for path in new if ignore.is_secret(path)))
 
     def covers(self, path: bytes) -> bool:
         """False for paths whose content snapshots never look at, whatever HEAD or git say of them."""

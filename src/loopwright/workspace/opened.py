@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from loopwright.errors import NotStartable, WorkspaceError
+from loopwright.ports import Changes, Past
 from loopwright.workspace import protect
 from loopwright.workspace.git import Diff, Git, fingerprint, open_git
 from loopwright.workspace.none import Unrecorded
@@ -188,6 +189,37 @@ class Workspace:
         for name in TOOLS:
             if (self.root / name).is_dir() and not os.path.lexists(folder / name):
                 (folder / name).symlink_to(self.root / name)
+
+    def past(
+        self,
+        path: str,
+        *,
+        now: str | None,
+        began: str | None,
+        base: str | None,
+        edits: Sequence[tuple[str, str]],
+    ) -> Past | None:
+        """One file at these trees; `None` where nothing is recorded. `edits` are the user's, from tree to tree."""
+        if not isinstance(self._kept, Git) or now is None or base is None:
+            return None
+        began = began or now
+        held = self._kept.texts(path, (now, began, base, *(tree for edit in edits for tree in edit)))
+        left = held.get(base)
+        for before, after in edits:
+            if held.get(before) != held.get(after):
+                left = held.get(after)
+        others = set(self._kept.names(began, now)) - {path}
+        elsewhere = not {shown(other) for other in others} <= self._gates_own()
+        return Past(now=held.get(now), began=held.get(began), left=left, elsewhere=elsewhere)
+
+    def changes(self, old: str | None, new: str | None) -> Changes | None:
+        """Everything that differs between two trees; `None` where nothing is recorded."""
+        if not isinstance(self._kept, Git) or old is None or new is None:
+            return None
+        raw, patch, whole = self._kept.change(old, new)
+        return Changes(
+            raw=raw, patch=patch, whole=whole, secrets=self._kept.new_secrets(), of_gates=self._gates_own()
+        )
 
     def restore(self, tree: str) -> tuple[str, ...]:
         """Makes the folder as `tree` says; the paths that changed. In a folder apart a crash undoes none of it."""

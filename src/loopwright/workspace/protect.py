@@ -17,6 +17,7 @@ import stat
 from typing import TYPE_CHECKING
 
 from loopwright.errors import WorkspaceError
+from loopwright.sites import glob_pattern
 from loopwright.workspace import ignore, place
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def protected(root: Path, globs: Iterable[str]) -> dict[str, str]:
     """
     root = root.resolve()
     names = [os.fsencode(glob) for glob in globs]
-    patterns = [_regex(name) for name in names]
+    patterns = [glob_pattern(name) for name in names]
     named = {part for name in names for part in name.split(b"/")}
     found: dict[bytes, str] = {}
     size = 0
@@ -120,28 +121,6 @@ def put_back(root: Path, folder: Path, before: Mapping[str, str], paths: Iterabl
             raise WorkspaceError(f"{path!r} cannot be put back: {error}") from error
         done.append(path)
     return tuple(done)
-
-
-def _regex(glob: bytes) -> re.Pattern[bytes]:
-    glob = glob.removeprefix(b"./").rstrip(b"/")
-    anchored = b"/" in glob
-    parts = []
-    for token in re.findall(rb"\*\*/|\*\*|\*|\?|\[[!^]?\]?[^\]]*\]|.", glob.removeprefix(b"/"), re.DOTALL):
-        if token == b"**/":
-            parts.append(rb"(?:.*/)?")
-        elif token == b"**":
-            parts.append(rb".*")
-        elif token == b"*":
-            parts.append(rb"[^/]*")
-        elif token == b"?":
-            parts.append(rb"[^/]")
-        elif token[:1] == b"[" and len(token) > 1:
-            inner = token[1:-1].replace(b"\\", b"\\\\")
-            parts.append(b"[^/" + inner[1:] + b"]" if inner[:1] in {b"!", b"^"} else b"[" + inner + b"]")
-        else:
-            parts.append(re.escape(token))
-    start = rb"" if anchored else rb"(?:.*/)?"
-    return re.compile(start + b"".join(parts) + rb"(?:/.*)?", re.DOTALL)
 
 
 def _walk(root: Path, start: bytes, named: set[bytes]) -> Iterator[tuple[bytes, bytes, tuple[bytes, ...]]]:
