@@ -35,7 +35,7 @@ async def gates(run: Run, command: RunGates, watched: Watched) -> None:
         started = run.clock.monotonic()
         scores = await watched(_all_scored(run, batch, command.iteration))
         run.gated = True
-        rewritten = await _undone(run) if run.workspace.watched else ()
+        rewritten, clean = await _undone(run, command.iteration) if run.workspace.watched else ((), True)
         if isinstance(scores, Cut):
             return
         if run.workspace.watched:
@@ -52,9 +52,8 @@ async def gates(run: Run, command: RunGates, watched: Watched) -> None:
             )
         if run.clock.monotonic() - started > 0.2:
             await run.journal.save()  # facts wait for company a second at most
-        # Each gate was looked after, so where nothing changed this is how the next attempt finds it. Protected
-        # files are not in trees: they are looked at again.
-        same = tree == seen.tree and not rewritten and seen.evidence is None and run.workspace.recorded
+        # Each gate was looked after, so where nothing changed this is how the next attempt finds it.
+        same = tree == seen.tree and clean and run.workspace.recorded
         run.fresh = (seen, run.clock.monotonic()) if same else None
     if moved:  # what the gates made of the work is what would be kept: they judge that
         standing.note_changes(run, await look(run))
@@ -98,14 +97,22 @@ async def _scored(run: Run, gate: Gate, iteration: int) -> tuple[Score, float]:
     return score, round(run.clock.monotonic() - started, 3)
 
 
-async def _undone(run: Run) -> tuple[str, ...]:
-    """Protected files that the code a gate ran has changed, put back: it is the agent's code, not the user."""
-    if not (touched := await asyncio.to_thread(run.workspace.touched)):
-        return ()
-    if (asked := run.journal.state.tampered) is not None:  # those were so before
-        touched = tuple(path for path in touched if shown(path) not in asked.paths)
-    await asyncio.to_thread(run.workspace.look)  # keeps what is replaced
-    return await asyncio.to_thread(run.workspace.put_back, touched)
+async def _undone(run: Run, iteration: int) -> tuple[tuple[str, ...], bool]:
+    """Evidence that the code a gate ran has changed (the agent's code, not the user); whether all is as before.
+
+    Protected files are put back; of the rest it is on record that they must be. Before any work no agent can have
+    done it: what gates make then is taken as it is at the next look.
+    """
+    found, state = await asyncio.to_thread(run.workspace.changes), run.journal.state
+    before = state.tampered.paths if state.tampered is not None else ()
+    touched = tuple(path for path in found.protected if shown(path) not in before)
+    deciding = tuple(path for path in found.deciding if shown(path) not in before) if iteration else ()
+    if touched:
+        await asyncio.to_thread(run.workspace.look)  # keeps what is replaced
+        await asyncio.to_thread(run.workspace.put_back, touched)
+    if deciding and state.tampered is None:  # once is enough: each time it is on record, all judge again
+        standing.note_tampering(run, deciding)
+    return tuple(map(shown, (*touched, *deciding))), not found
 
 
 async def _untouched(
@@ -122,7 +129,7 @@ async def _untouched(
     Before any work (`first`) no agent can have made it so: the gate itself must be mended.
     """
     if rewritten:
-        why = f"protected files were changed while it ran, and put back: {', '.join(rewritten[:5])}"
+        why = f"files that decide what gates see were changed while it ran: {', '.join(rewritten[:5])}"
         error = Score(0.0, why, status="error", cause="evidence")
         return [(error, seconds) for _, seconds in scores], tree, False
     if tree is None:

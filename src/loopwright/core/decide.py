@@ -33,6 +33,7 @@ from loopwright.core.values import Attempt, Feedback, Verdict
 from loopwright.core.working import FATAL, REWRITES
 from loopwright.errors import IllegalEvent
 
+UNDO: Final = "files that decide what the gates see are not yours to change (in shared files: the tables of test and lint tools)"
 ONCE_MORE: Final = frozenset({"no_op", "no_output", "timeout", "context_overflow"})
 
 
@@ -199,9 +200,7 @@ def _judging(policy: Policy, limits: Limits, state: LoopState, it: Iteration) ->
     """The verdict on the scores, with the alerts it brings."""
     refusals = []
     if state.tampered is not None:
-        refusals.append(
-            ("evidence", f"undo {', '.join(state.tampered.paths)}: they decide what the gates see")
-        )
+        refusals.append(("evidence", f"undo {', '.join(state.tampered.paths[:20])}: {UNDO}"))
     if it.rewrites > REWRITES:
         refusals.append(("workspace", f"the gates changed the work they judge {it.rewrites} times"))
     verdict = judge(policy.gates, policy.threshold, it.scores, state.ran, refusals)

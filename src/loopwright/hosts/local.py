@@ -250,7 +250,7 @@ def _opened(
         hear=ways.hear,
         begin=ways.begin,
         tell=ways.tell,
-        on_tamper=assembled.loop.on_tamper or "restore",
+        on_tamper=assembled.loop.on_tamper,
         waits=ways.wait,
         person=ways.person,
     )
