@@ -28,6 +28,7 @@ from loopwright.core.limits import (
 )
 from loopwright.core.monitors import CALM, alerts
 from loopwright.core.policy import Ask, Close, Command, Expire, Judge, Policy, RunAgent, RunGates, Wait
+from loopwright.core.ratchet import slipped
 from loopwright.core.state import Iteration, LoopState
 from loopwright.core.values import Attempt, Feedback, Verdict
 from loopwright.core.working import FATAL, REWRITES
@@ -201,6 +202,8 @@ def _judging(policy: Policy, limits: Limits, state: LoopState, it: Iteration) ->
     refusals = []
     if state.tampered is not None:
         refusals.append(("evidence", f"undo {', '.join(state.tampered.paths[:20])}: {UNDO}"))
+    if it.number and (less := slipped(policy.gates, state.counted, it.scores)):
+        refusals.append(("ratchet", "; ".join(less)))
     if it.rewrites > REWRITES:
         refusals.append(("workspace", f"the gates changed the work they judge {it.rewrites} times"))
     verdict = judge(policy.gates, policy.threshold, it.scores, state.ran, refusals)

@@ -85,6 +85,8 @@ class Deciding:
             return
         if place.look(self._root, path) is not None:
             found[path] = WHOLE + protect.digest_of(self._root, path)
+        elif (linked := _content(self._root, os.fsdecode(path))) is not None:  # behind a link to a folder
+            found[path] = f"part:{hashlib.sha256(linked).hexdigest()}"
 
     def _walk(self) -> Iterator[bytes]:
         """Every path with a name that counts. A link to a folder is followed, the links in it are not."""

@@ -1,0 +1,43 @@
+"""Ratchets: what the tests of iteration 0 were may not become less, whatever they say now.
+
+Rule: compared are the counts that a required gate's own report gave, then and now: fewer tests that ran, or more that
+were skipped (an expected failure is a skip), are not passed. A gate without counts has no ratchet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from loopwright.core.judge import Rule
+from loopwright.core.values import Scored
+
+Counts = tuple[int, int]  # tests that ran, tests that were skipped
+
+
+def counts(scores: Iterable[Scored]) -> dict[str, Counts]:
+    """What each gate's tests were: how many ran, how many were skipped."""
+    found = {}
+    for scored in scores:
+        told = scored.score.evidence.get("counts")
+        if isinstance(told, Mapping) and scored.score.status in {"pass", "fail"}:
+            ran, skipped = told.get("executed"), told.get("skipped")
+            if isinstance(ran, int) and isinstance(skipped, int):
+                found[scored.gate] = (ran, skipped)
+    return found
+
+
+def slipped(rules: Sequence[Rule], then: Mapping[str, Counts], scores: Iterable[Scored]) -> list[str]:
+    """What of the required gates' tests is less than it was `then`, a line each."""
+    lines = []
+    now = counts(scores)
+    for rule in rules:
+        if not rule.required or rule.name not in then or rule.name not in now:
+            continue
+        (ran, skipped), (runs, skips) = then[rule.name], now[rule.name]
+        if runs < ran:
+            lines.append(
+                f"{rule.name}: fewer tests ran than at iteration 0 ({runs}, not {ran}): bring them back"
+            )
+        if skips > skipped:
+            lines.append(f"{rule.name}: more tests were skipped than at iteration 0 ({skips}, not {skipped})")
+    return lines
