@@ -13,7 +13,7 @@ from loopwright.core.ratchet import counts, slipped
 from loopwright.core.values import Score, Scored
 
 
-def tests(ran: object, skipped: object = 0, status: str = "pass") -> Score:
+def counted(ran: object, skipped: object = 0, status: str = "pass") -> Score:
     """The score of a gate that counted tests."""
     return Score(1.0, status=status, evidence={"counts": {"executed": ran, "skipped": skipped}})
 
@@ -25,19 +25,19 @@ def sim(*scores: Score, people=None, **more: object) -> Sim:
 
 
 @pytest.mark.parametrize(
-    ("score", "counted"),
+    ("score", "found"),
     [
-        (tests(3, 1), {"tests": (3, 1)}),
-        (tests(3, 1, "fail"), {"tests": (3, 1)}),
-        (tests(3, 1, "error"), {}),
-        (tests("3"), {}),
-        (tests(3, None), {}),
+        (counted(3, 1), {"tests": (3, 1)}),
+        (counted(3, 1, "fail"), {"tests": (3, 1)}),
+        (counted(3, 1, "error"), {}),
+        (counted("3"), {}),
+        (counted(3, None), {}),
         (Score(1.0, status="pass"), {}),
         (Score(1.0, status="pass", evidence={"counts": 3}), {}),
     ],
 )
-def test_what_counts(score, counted):
-    assert counts([Scored(gate="tests", score=score)]) == counted
+def test_what_counts(score, found):
+    assert counts([Scored(gate="tests", score=score)]) == found
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_what_counts(score, counted):
     ],
 )
 def test_what_slipped(then, now, said):
-    scores = [Scored(gate="tests", score=tests(*now))]
+    scores = [Scored(gate="tests", score=counted(*now))]
     assert slipped([Rule(name="tests")], {"tests": then}, scores) == said
     assert slipped([Rule(name="tests", required=False)], {"tests": then}, scores) == []
     assert slipped([Rule(name="tests")], {}, scores) == []
@@ -58,7 +58,7 @@ def test_what_slipped(then, now, said):
 
 
 def test_fewer_tests_never_pass_and_bringing_them_back_does():
-    run = sim(tests(3, status="fail"), tests(2), tests(3, 1), tests(4))
+    run = sim(counted(3, status="fail"), counted(2), counted(3, 1), counted(4))
     assert (run.end[0], run.state.best.iteration) == ("quality_reached", 3)
     told = [c.verdict.blockers for c in run.commands if hasattr(c, "verdict")]
     assert told == [("tests",), ("ratchet",), ("ratchet",), ()]
@@ -66,18 +66,49 @@ def test_fewer_tests_never_pass_and_bringing_them_back_does():
 
 
 def test_without_iteration_0_or_its_counts_there_is_no_ratchet():
-    assert sim(FAIL, tests(1)).end[0] == "quality_reached"
-    assert sim(tests(3), tests(2), tests(1)).end[0] == "max_iterations"
+    assert sim(FAIL, counted(1)).end[0] == "quality_reached"
+    assert sim(counted(3), counted(2), counted(1)).end[0] == "max_iterations"
 
 
 def test_a_person_may_accept_fewer_tests():
     people = answered("approve", override="merged into one")
-    assert sim(tests(3), tests(2), approval=Asking(when="always"), people=people).end[0] == "quality_reached"
+    assert (
+        sim(counted(3), counted(2), approval=Asking(when="always"), people=people).end[0] == "quality_reached"
+    )
 
 
 def test_another_policy_is_not_measured_by_the_old_counts():
-    run = sim(tests(3), tests(2))
+    run = sim(counted(3), counted(2))
     run.record(ev.LimitsChanged(limits={"max_iterations": 9}), ev.RunReopened())
     run.record(ev.PolicyChanged(spec={}, digest="e"))
     assert run.state.counted == {}
     assert run.run().end[0] == "quality_reached"
+
+
+def failing(*names: str, counted: int | None = None, status: str = "fail") -> Score:
+    """The score of a gate of which these tests fail."""
+    counts = {"executed": 9, "skipped": 0, "failed": len(names) if counted is None else counted, "errors": 0}
+    value = 0.0 if names else 1.0
+    return Score(value, status=status, failing=names, graded=True, evidence={"counts": counts})
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "end"),
+    [
+        (failing("a", "b"), failing("a"), "quality_reached"),
+        (failing("a", "b"), failing("a", "c"), "max_iterations"),
+        (failing("a"), failing("a", counted=3), "max_iterations"),
+        (failing("a"), failing("a", status="error"), "max_iterations"),
+        (failing("a"), failing(counted=1), "max_iterations"),
+        (failing("a"), FAIL, "max_iterations"),
+        (FAIL, failing("a"), "max_iterations"),
+    ],
+)
+def test_known_failures_are_those_of_iteration_0(then, now, end):
+    assert sim(then, now, known_failures=True).end[0] == end
+    assert sim(then, now).end[0] == "max_iterations"
+
+
+def test_without_iteration_0_no_failure_is_known():
+    policy = Policy(gates=REQUIRED, known_failures=True, limits=Limits(max_iterations=1))
+    assert Sim(policy, gates=script(failing("a"))).run().end[0] == "max_iterations"

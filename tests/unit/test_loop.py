@@ -207,7 +207,6 @@ def test_what_is_refused(said, message):
 
 
 LATER = [
-    ({"known_failures": "allow"}, "known_failures: not available in this version"),
     ({"prompt": "p.md"}, "prompt: not available in this version"),
     ({"notes": "n.md"}, "notes: not available in this version"),
     ({"sandbox": "bwrap"}, "sandbox: 'bwrap' is not available in this version; available: none"),

@@ -28,7 +28,7 @@ from loopwright.core.limits import (
 )
 from loopwright.core.monitors import CALM, alerts
 from loopwright.core.policy import Ask, Close, Command, Expire, Judge, Policy, RunAgent, RunGates, Wait
-from loopwright.core.ratchet import slipped
+from loopwright.core.ratchet import forgiven, slipped
 from loopwright.core.state import Iteration, LoopState
 from loopwright.core.values import Attempt, Feedback, Verdict
 from loopwright.core.working import FATAL, REWRITES
@@ -206,7 +206,10 @@ def _judging(policy: Policy, limits: Limits, state: LoopState, it: Iteration) ->
         refusals.append(("ratchet", "; ".join(less)))
     if it.rewrites > REWRITES:
         refusals.append(("workspace", f"the gates changed the work they judge {it.rewrites} times"))
-    verdict = judge(policy.gates, policy.threshold, it.scores, state.ran, refusals)
+    scores = it.scores
+    if policy.known_failures and state.zero is not None:
+        scores = forgiven(it.scores, state.zero.failing)
+    verdict = judge(policy.gates, policy.threshold, scores, state.ran, refusals)
     if it.number == 0:
         return Judge(verdict=verdict, alerts=())
     closed = closing(state, it, "not_accepted", verdict)

@@ -1,4 +1,4 @@
-"""Ratchets: what the tests of iteration 0 were may not become less, whatever they say now.
+"""Ratchets: what the tests of iteration 0 were may not become less, whatever they say now; and known failures.
 
 Rule: compared are the counts that a required gate's own report gave, then and now: fewer tests that ran, or more that
 were skipped (an expected failure is a skip), are not passed. A gate without counts has no ratchet.
@@ -6,10 +6,12 @@ were skipped (an expected failure is a skip), are not passed. A gate without cou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
+from loopwright.core.closing import short
 from loopwright.core.judge import Rule
-from loopwright.core.values import Scored
+from loopwright.core.values import Score, Scored
 
 Counts = tuple[int, int]  # tests that ran, tests that were skipped
 
@@ -41,3 +43,25 @@ def slipped(rules: Sequence[Rule], then: Mapping[str, Counts], scores: Iterable[
         if skips > skipped:
             lines.append(f"{rule.name}: more tests were skipped than at iteration 0 ({skips}, not {skipped})")
     return lines
+
+
+def forgiven(scores: Iterable[Scored], known: Collection[str]) -> tuple[Scored, ...]:
+    """The scores, as passes where tests fail that all failed at iteration 0 (`known`, as `Closed.failing` has them).
+
+    Only for a gate that counts tests and named every one that failed: what is not named is not known.
+    """
+    return tuple(replace(s, score=_passed(s)) if _only_known(s, known) else s for s in scores)
+
+
+def _only_known(scored: Scored, known: Collection[str]) -> bool:
+    score = scored.score
+    told = score.evidence.get("counts")
+    if score.status != "fail" or not isinstance(told, Mapping) or not score.failing:
+        return False
+    named = {short(f"{scored.gate}:{item}") for item in score.failing}
+    return len(named) == told.get("failed", 0) + told.get("errors", 0) and named <= set(known)
+
+
+def _passed(scored: Scored) -> Score:
+    score = scored.score
+    return replace(score, value=1.0, status="pass", reason=f"{len(score.failing)} fail, as at iteration 0")

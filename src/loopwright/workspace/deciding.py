@@ -55,7 +55,7 @@ class Deciding:
         self._cache: dict[bytes, _Folder] = {}
         self._parts = _parts(gates)
         names = [name for table in gates.tables for name in table.names]
-        self._hit = _hits([*names, *self._parts, "entry_points.txt"])
+        self._hit = _hits([*names, *self._parts])
         self._shadows = "python" in gates.kinds
 
     def seen(self, known: Mapping[str, str] | None) -> dict[str, str]:
@@ -145,6 +145,8 @@ class Deciding:
         for file in self._files:
             yield os.fsencode(file)
         for word in self._gates.words:
+            if "\0" in word.text:
+                continue
             path = os.path.normpath(os.path.join(word.cwd, word.text)) if word.text else ""
             if os.path.isabs(word.text):
                 path = os.path.relpath(os.path.realpath(word.text), self._root)
@@ -185,10 +187,9 @@ class Deciding:
                 stem, _, end = name.partition(".")
                 if stem not in runners.SHADOWS:
                     continue
-                if end in {"py", "pyc", "so"} or (
-                    not end and os.path.exists(os.path.join(full, "__init__.py"))
-                ):
-                    yield os.fsencode(os.path.relpath(full, self._root))
+                inner = os.path.join(full, "__init__.py")
+                if end in {"py", "pyc", "so"} or (not end and os.path.exists(inner)):
+                    yield os.fsencode(os.path.relpath(full if end else inner, self._root))
 
 
 def _parts(gates: Named) -> dict[str, tuple[str, ...]]:

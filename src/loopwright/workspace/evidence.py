@@ -70,6 +70,10 @@ class Evidence:
         }
         return {**theirs, **found}
 
+    def of(self, known: Mapping[str, str]) -> dict[str, str]:
+        """What of a mapping on record is evidence: what may change by now is not."""
+        return {path: was for path, was in known.items() if not self._free(os.fsencode(path))}
+
     def unmatched(self) -> tuple[str, ...]:
         """The globs that protect nothing: a slip of the pen, or files to come."""
         return tuple(glob for glob in self._globs if not protect.protected(self._root, (glob,)))

@@ -17,6 +17,7 @@ from loopwright.workspace import runners
 from loopwright.workspace.runners import Kind
 
 _FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):[A-Za-z_][\w.]*")
+_PROGRAM = re.compile(r"[\w+-][\w.+-]*")
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 _SYNTAX = frozenset(
     ("if", "then", "else", "elif", "fi", "while", "until", "for", "do", "done", "case", "esac", "{", "}", "!")
@@ -111,8 +112,8 @@ def _command(argv: list[str], cwd: str, *, wrapped: bool = False, depth: int = 0
         del argv[0]
     if not argv or depth > _MOST_DEPTH:
         return Named()
-    program, rest = PurePosixPath(argv[0]).name, argv[1:]
-    on_path = frozenset({program}) if "/" not in argv[0] else frozenset()
+    program, rest = PurePosixPath(argv[0]).name or argv[0], argv[1:]
+    on_path = frozenset({program}) if _PROGRAM.fullmatch(argv[0]) else frozenset()
     found = Named(programs=frozenset() if wrapped else on_path, wrapped=on_path if wrapped else frozenset())
     if "/" in argv[0]:
         found |= Named(words=frozenset({Word(argv[0], cwd)}))

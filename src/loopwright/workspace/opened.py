@@ -115,7 +115,7 @@ class Workspace:
             raise WorkspaceError(
                 f"the record of the evidence files is lost ({error}); start a new run"
             ) from None
-        self._evidence, self.trusted = known, digest
+        self._evidence, self.trusted = self._set.of(known), digest
 
     def changes(self) -> Changes:
         """How the evidence differs from the true one."""
