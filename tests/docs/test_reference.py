@@ -44,6 +44,7 @@ from loopwright.ports import Gate
 from loopwright.process_tree import MARK
 from loopwright.readers import thawed
 from loopwright.registry import converted, parameters, resolve_agent, resolve_gate
+from loopwright.workspace.runners import KINDS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("configuration", "gates", "cli", "approvals")
@@ -673,3 +674,23 @@ def test_the_variables_that_are_found(real_run, who, page, begin):
 
 def test_the_pages_are_short_enough_to_be_read():
     assert all(text(page).count("\n") <= 260 for page in PAGES)
+
+
+def test_the_page_of_evidence_names_every_kind_of_tool_and_every_file_it_reads():
+    page = text("evidence")
+    kinds = re.findall(r"^\| (`\w[^|]*) \| (.*?) \| (.*?) \|$", page, re.MULTILINE)
+    named = {word for tools, *_ in kinds for word in re.findall(r"`([\w-]+)`", tools)}
+    assert KINDS.keys() - named == set()
+    for tools, files, tables in kinds:
+        for kind in KINDS.keys() & set(re.findall(r"`([\w-]+)`", tools)):
+            patterns = [word.rstrip("*") for word in re.findall(r"`([^`]+)`", files)]
+            unsaid = [
+                n for n in KINDS[kind].names if not n.lower().startswith(tuple(p.lower() for p in patterns))
+            ]
+            assert not unsaid or "…" in files or "eslint" in tools or kind in {"go", "cargo", "make"}, unsaid
+            assert bool(KINDS[kind].parts) == (tables != "–"), kind
+
+
+def test_the_example_of_the_evidence_page_is_a_loop(loaded):
+    (example,) = blocks("evidence", "toml")
+    assert vocabulary.read(vocabulary.flat(tomllib.loads(example))[0])[1] == []
