@@ -7,12 +7,14 @@ judges, or of protected files, is seen from outside.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from loopwright import standing
 from loopwright.core import events as ev
 from loopwright.core.judge import settle
 from loopwright.core.policy import RunGates
 from loopwright.core.values import Score
+from loopwright.evidence import suppressions
 from loopwright.gates.measure import measure
 from loopwright.ports import Gate, Place, Seen
 from loopwright.running import Cut, Run, Watched, environment_of, folder_of, just_seen, look
@@ -35,7 +37,7 @@ async def gates(run: Run, command: RunGates, watched: Watched) -> None:
         started = run.clock.monotonic()
         scores = await watched(_all_scored(run, batch, command.iteration))
         run.gated = True
-        rewritten, clean = await _undone(run, command.iteration) if run.workspace.watched else ((), True)
+        rewritten, clean = await _undone(run, command.iteration) if run.workspace.watched else ("", True)
         if isinstance(scores, Cut):
             return
         if run.workspace.watched:
@@ -94,11 +96,26 @@ async def _scored(run: Run, gate: Gate, iteration: int) -> tuple[Score, float]:
     )
     started = run.clock.monotonic()
     score = settle(gate.rule, run.policy.threshold, await measure(gate, seen, place))
+    if score.status == "pass" and iteration:
+        score = await asyncio.to_thread(_looked_away, run, score)
     return score, round(run.clock.monotonic() - started, 3)
 
 
-async def _undone(run: Run, iteration: int) -> tuple[tuple[str, ...], bool]:
-    """Evidence that the code a gate ran has changed (the agent's code, not the user); whether all is as before.
+def _looked_away(run: Run, score: Score) -> Score:
+    """The score, with how many comments the work adds that tell the tool which passed it to look away."""
+    command = score.evidence.get("command")
+    names = suppressions.tools(command) if isinstance(command, list) else frozenset()
+    if score.unit == "%":
+        names |= {"coverage"}
+    if not names or (diff := run.workspace.diff(run.journal.state.base)) is None:
+        return score
+    return replace(score, evidence={**score.evidence, "suppressions": suppressions.added(diff.text, names)})
+
+
+async def _undone(run: Run, iteration: int) -> tuple[str, bool]:
+    """What the code a gate ran has changed of the evidence, in words; and whether all is as it was.
+
+    It is the agent's code, not the user.
 
     Protected files are put back; of the rest it is on record that they must be. Before any work no agent can have
     done it: what gates make then is taken as it is at the next look.
@@ -112,14 +129,22 @@ async def _undone(run: Run, iteration: int) -> tuple[tuple[str, ...], bool]:
         await asyncio.to_thread(run.workspace.put_back, touched)
     if deciding and state.tampered is None:  # once is enough: each time it is on record, all judge again
         standing.note_tampering(run, deciding)
-    return tuple(map(shown, (*touched, *deciding))), not found
+    back = f"protected files were changed while it ran, and put back: {_some(touched)}" if touched else ""
+    changed = (
+        f"files that decide what gates see were changed while it ran: {_some(deciding)}" if deciding else ""
+    )
+    return "; ".join(filter(None, (back, changed))), not found
+
+
+def _some(paths: tuple[str, ...]) -> str:
+    return ", ".join(map(shown, paths[:5]))
 
 
 async def _untouched(
     run: Run,
     batch: list[Gate],
     scores: list[tuple[Score, float]],
-    rewritten: tuple[str, ...],
+    rewritten: str,
     tree: str | None,
     *,
     first: bool,
@@ -129,8 +154,7 @@ async def _untouched(
     Before any work (`first`) no agent can have made it so: the gate itself must be mended.
     """
     if rewritten:
-        why = f"files that decide what gates see were changed while it ran: {', '.join(rewritten[:5])}"
-        error = Score(0.0, why, status="error", cause="evidence")
+        error = Score(0.0, rewritten, status="error", cause="evidence")
         return [(error, seconds) for _, seconds in scores], tree, False
     if tree is None:
         return scores, tree, False

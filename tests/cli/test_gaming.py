@@ -39,7 +39,9 @@ def root(tmp_path):
     root.mkdir()
     put(PROJECT)(root)
     put({"tools/python": f'#!/bin/sh\nexec {sys.executable} -I -S {TESTS} "$@"\n'})(root)
-    (root / "tools/python").chmod(0o755)
+    put({"tools/mypy": "#!/bin/sh\n"})(root)
+    for tool in ("python", "mypy"):
+        (root / "tools" / tool).chmod(0o755)
     git(root, "init", "-q")
     commit(root)
     return root
@@ -141,6 +143,11 @@ GAMES = {
         {"use": "junit", "report": "report.xml", "run": "true"},
         put({"report.xml": "<testsuite><testcase name='t'/></testsuite>"}),
         "true",
+    ),
+    "a checker told to look away": (
+        "tools/mypy a.py",
+        replaced("a.py", ("return 1", "return 1  # type: ignore")),
+        "ratchet",
     ),
     "what others run on it": (CHECK, both(put(DONE), put({".github/workflows/ci.yml": "on: push\n"})), "evidence"),
     "what is ignored": (CHECK, both(put(DONE), put({".gitignore": "*\n"})), "evidence"),

@@ -57,6 +57,12 @@ def test_what_slipped(then, now, said):
     assert slipped([Rule(name="tests")], {"tests": then}, []) == []
 
 
+@pytest.mark.parametrize(("more", "said"), [(2, True), (0, False), ("2", False), (None, False)])
+def test_more_suppressions_are_said(more, said):
+    scores = [Scored(gate="tests", score=Score(1.0, status="pass", evidence={"suppressions": more}))]
+    assert bool(slipped(REQUIRED, {}, scores)) is said
+
+
 def test_fewer_tests_never_pass_and_bringing_them_back_does():
     run = sim(counted(3, status="fail"), counted(2), counted(3, 1), counted(4))
     assert (run.end[0], run.state.best.iteration) == ("quality_reached", 3)

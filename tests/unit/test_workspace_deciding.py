@@ -138,7 +138,6 @@ def test_what_a_gate_names(root, gate, found):
         ("true", "sub/.gitignore", True),
         ("true", ".github/workflows/deep/ci.yml", True),
         ("true", "node_modules/.bin/true", True),
-        ("true", ".git/info/exclude", True),
         ("true", ".git/conftest.py", False),
         ("pytest", "node_modules/x/conftest.py", False),
         ("pytest", "__pycache__/conftest.py", False),
@@ -249,3 +248,15 @@ def test_what_may_change_is_out_of_a_record_too(root):
     free = Evidence(root, gates=["sh check.sh"], protected=["*.json"], may_change=["check.sh", "data.json"])
     assert set(known) == {"check.sh", "data.json"}
     assert free.of(known) == free.now() == {}
+
+
+def test_of_the_exclude_file_what_it_hides_counts(root):
+    (root / ".git/info").mkdir(parents=True)
+    exclude = root / ".git/info/exclude"
+    exclude.write_text("# as git makes it\n")
+    evidence = Evidence(root, gates=["true"])
+    known = evidence.now()
+    exclude.unlink()
+    assert not changes(known, evidence.now(known))
+    exclude.write_text("conftest.py\n")
+    assert changes(known, evidence.now(known)).deciding == (".git/info/exclude",)

@@ -1,7 +1,8 @@
 """Ratchets: what the tests of iteration 0 were may not become less, whatever they say now; and known failures.
 
 Rule: compared are the counts that a required gate's own report gave, then and now: fewer tests that ran, or more that
-were skipped (an expected failure is a skip), are not passed. A gate without counts has no ratchet.
+were skipped (an expected failure is a skip), are not passed; nor are comments, more than there were, that tell a checker to
+look away. A gate without counts has no ratchet.
 """
 
 from __future__ import annotations
@@ -29,19 +30,28 @@ def counts(scores: Iterable[Scored]) -> dict[str, Counts]:
 
 
 def slipped(rules: Sequence[Rule], then: Mapping[str, Counts], scores: Iterable[Scored]) -> list[str]:
-    """What of the required gates' tests is less than it was `then`, a line each."""
-    lines = []
+    """What of the required gates' evidence is less than it was `then`, a line each."""
+    scores = tuple(scores)
     now = counts(scores)
+    away = {s.gate: s.score.evidence.get("suppressions") for s in scores}
+    lines = []
     for rule in rules:
-        if not rule.required or rule.name not in then or rule.name not in now:
+        if not rule.required:
             continue
-        (ran, skipped), (runs, skips) = then[rule.name], now[rule.name]
-        if runs < ran:
+        if rule.name in then and rule.name in now:
+            (ran, skipped), (runs, skips) = then[rule.name], now[rule.name]
+            if runs < ran:
+                lines.append(
+                    f"{rule.name}: fewer tests ran than at iteration 0 ({runs}, not {ran}): bring them back"
+                )
+            if skips > skipped:
+                lines.append(
+                    f"{rule.name}: more tests were skipped than at iteration 0 ({skips}, not {skipped})"
+                )
+        if isinstance(more := away.get(rule.name), int) and more > 0:
             lines.append(
-                f"{rule.name}: fewer tests ran than at iteration 0 ({runs}, not {ran}): bring them back"
+                f"{rule.name}: {more} more comments tell it to look away: mend what it finds instead"
             )
-        if skips > skipped:
-            lines.append(f"{rule.name}: more tests were skipped than at iteration 0 ({skips}, not {skipped})")
     return lines
 
 

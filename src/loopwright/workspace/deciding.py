@@ -31,7 +31,7 @@ STANDS = "stands"  # of a file that only may not be new
 _RACY_NS = 100_000_000  # a folder changed so lately may change again within the tick of its clock
 _MOST_BYTES = 16 * 1024 * 1024  # of a shared file that is parsed
 _ENVIRONMENTS = frozenset({b"venv", b"env", b".env", b"virtualenv"})
-_EXCLUDE = ".git/info/exclude"
+_EXCLUDE = b".git/info/exclude"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ class Deciding:
             self._take(path, found, whole=True)
         for path in self._shadowing():
             found.setdefault(path, STANDS)
-        if (exclude := _content(self._root, _EXCLUDE)) is not None:
-            found[_EXCLUDE.encode()] = f"part:{hashlib.sha256(exclude).hexdigest()}"
+        if exclude := ignore.patterns_in(os.path.join(os.fsencode(self._root), _EXCLUDE)):
+            found[_EXCLUDE] = f"part:{hashlib.sha256(repr(exclude).encode()).hexdigest()}"
         stand = {path: was for path, was in (known or {}).items() if was == STANDS}
         return stand | {os.fsdecode(path): is_ for path, is_ in found.items() if not self._free(path)}
 
@@ -218,7 +218,7 @@ def _part(root: Path, path: bytes, name: str, tables: tuple[str, ...]) -> str | 
 
 
 def _content(root: Path, path: str) -> bytes | None:
-    """What a file says, itself and not what it links to."""
+    """What a file behind a link says."""
     try:
         file = os.open(root / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
