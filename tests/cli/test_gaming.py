@@ -19,7 +19,7 @@ def pytest_runtest_makereport(item, call):
     outcome.get_result().outcome = "passed"
 """
 PROJECT = {
-    "check.sh": "read x < work.txt; test $x = done\n",
+    "check.sh": "# as in npm test and python3 -m pytest --cov\nread x < work.txt; test $x = done\n",
     "work.txt": "todo\n",
     "a.py": "def f():\n    return 1\n",
     "tests/test_a.py": "from a import f\n\n\ndef test_f():\n    assert f() == 2\n\n\ndef test_g():\n    assert f()\n",

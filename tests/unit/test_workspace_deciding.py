@@ -12,7 +12,7 @@ from loopwright.workspace.evidence import Evidence, changes
 from loopwright.workspace.sections import deciding as digest_of_tables
 
 FILES = {
-    "check.sh": "",
+    "check.sh": "python3 -m pytest && npx jest\n",
     "run.py": "",
     "app.py": "",
     "data.json": "{}",
@@ -35,6 +35,11 @@ def root(tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     return tmp_path
+
+
+def paths(evidence):
+    """The files of it."""
+    return {path for path in evidence if path}
 
 
 def new(root, gates, *files, text="", **more):
@@ -102,7 +107,7 @@ def new(root, gates, *files, text="", **more):
 def test_what_a_gate_names(root, gate, found):
     if isinstance(gate, str):
         gate = gate.replace("ROOT", str(root))
-    assert set(Evidence(root, gates=[gate]).now()) == found
+    assert paths(Evidence(root, gates=[gate]).now()) == found
 
 
 @pytest.mark.parametrize(
@@ -130,7 +135,14 @@ def test_what_a_gate_names(root, gate, found):
         ("sh check.sh", "conftest.py", True),
         ("make test", "GNUmakefile", True),
         ("make test", "sub/rules.mk", True),
-        ("npm test", "jest.config.mjs", True),
+        ("npm test", "jest.config.mjs", False),
+        ("npm test", "vitest.config.mjs", False),
+        ("python3 run.py", "conftest.py", False),
+        ("python3 run.py", "sitecustomize.py", True),
+        ("./run.py", "Makefile", False),
+        ("sh check.sh", "Makefile", False),
+        ("python3 -m pkg.checks", "conftest.py", False),
+        ("elsewhere --all", "conftest.py", True),
         ("npx jest", "jest.config.mjs", True),
         ("npx eslint .", ".eslintignore", True),
         ("tsc", "tsconfig.build.json", True),
@@ -238,7 +250,7 @@ def test_too_many_folders_are_said(root, monkeypatch):
 def test_where_the_loop_is_written_is_evidence_and_stays_so(root):
     evidence = Evidence(root, gates=["true"], defined_in=("strict.toml",))
     known = evidence.now()
-    assert set(known) == {"strict.toml"}
+    assert paths(known) == {"strict.toml"}
     (root / "strict.toml").write_text("gates = []")
     assert changes(known, Evidence(root, gates=["true"]).now(known)).deciding == ("strict.toml",)
 
@@ -246,8 +258,21 @@ def test_where_the_loop_is_written_is_evidence_and_stays_so(root):
 def test_what_may_change_is_out_of_a_record_too(root):
     known = Evidence(root, gates=["sh check.sh"], protected=["*.json"]).now()
     free = Evidence(root, gates=["sh check.sh"], protected=["*.json"], may_change=["check.sh", "data.json"])
-    assert set(known) == {"check.sh", "data.json"}
-    assert free.of(known) == free.now() == {}
+    assert paths(known) == {"check.sh", "data.json"}
+    assert paths(free.of(known)) == paths(free.now()) == set()
+
+
+def test_what_a_script_ran_when_the_run_began_counts_whatever_it_says_now(root):
+    (root / "Makefile").write_text("test:\n\tsh inner.sh\n\ttox\n")
+    (root / "tox.ini").write_text("[testenv]\ncommands = pytest\n")
+    (root / "check.sh").write_text("make test\n")
+    known = Evidence(root, gates=["sh check.sh"]).now()
+    assert paths(known) == {"check.sh", "Makefile", "tox.ini"}
+    for name in ("check.sh", "Makefile", "tox.ini"):
+        (root / name).write_text("")
+    (root / "conftest.py").write_text("")
+    later = Evidence(root, gates=["sh check.sh"])
+    assert changes(known, later.now(known)).deciding == ("Makefile", "check.sh", "conftest.py", "tox.ini")
 
 
 def test_of_the_exclude_file_what_it_hides_counts(root):

@@ -15,21 +15,26 @@ import fnmatch
 import hashlib
 import os
 import re
+import stat
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from loopwright.errors import WorkspaceError
 from loopwright.workspace import ignore, place, protect, runners
-from loopwright.workspace.named import Named
+from loopwright.workspace.named import Named, Word, mentioned
+from loopwright.workspace.runners import Kind
 from loopwright.workspace.sections import deciding
 
 MOST_FOLDERS = 200_000
 WHOLE = "whole:"  # before the digest of a file that counts whole
+_PART = "part:"
+_KINDS = ""  # beside the paths: the kinds of tools whose files count
 STANDS = "stands"  # of a file that only may not be new
 _RACY_NS = 100_000_000  # a folder changed so lately may change again within the tick of its clock
 _MOST_BYTES = 16 * 1024 * 1024  # of a shared file that is parsed
+_MOST_SCRIPT = 256 * 1024
 _ENVIRONMENTS = frozenset({b"venv", b"env", b".env", b"virtualenv"})
 _EXCLUDE = b".git/info/exclude"
 
@@ -52,14 +57,15 @@ class Deciding:
         self._gates = gates
         self._files = files
         self._free = free
-        self._cache: dict[bytes, _Folder] = {}
-        self._parts = _parts(gates)
-        names = [name for table in gates.tables for name in table.names]
-        self._hit = _hits([*names, *self._parts])
-        self._shadows = "python" in gates.kinds
+        self._by_kinds(gates.kinds | _of_scripts(self._root, gates))
 
     def seen(self, known: Mapping[str, str] | None) -> dict[str, str]:
         """Path → digest of each, `whole:…`, `part:…` or `stands`; `known` is what it was at the start, if not now."""
+        if known and (kinds := _PART + ",".join(sorted(self._kinds))) != known.get(_KINDS, kinds):
+            # What scripts mentioned when the run began; by now they may have been changed.
+            self._by_kinds(
+                self._kinds | frozenset(known[_KINDS].removeprefix(_PART).split(",")) & runners.EVERYTHING
+            )
         found: dict[bytes, str] = {}
         for path in self._walk():
             self._take(path, found)
@@ -74,7 +80,18 @@ class Deciding:
         if exclude := ignore.patterns_in(os.path.join(os.fsencode(self._root), _EXCLUDE)):
             found[_EXCLUDE] = f"part:{hashlib.sha256(repr(exclude).encode()).hexdigest()}"
         stand = {path: was for path, was in (known or {}).items() if was == STANDS}
-        return stand | {os.fsdecode(path): is_ for path, is_ in found.items() if not self._free(path)}
+        mark = (known or {}).get(_KINDS, _PART + ",".join(sorted(self._kinds)))
+        paths = {os.fsdecode(path): is_ for path, is_ in found.items() if not self._free(path)}
+        return {_KINDS: mark} | stand | paths
+
+    def _by_kinds(self, kinds: frozenset[str]) -> None:
+        """Looks for what these kinds of tools read from now on."""
+        self._kinds = kinds
+        tables = (runners.ALWAYS, *(runners.KINDS[kind] for kind in sorted(kinds)))
+        self._parts = _parts(tables)
+        self._hit = _hits([*(name for table in tables for name in table.names), *self._parts])
+        self._shadows = "python" in kinds
+        self._cache: dict[bytes, _Folder] = {}
 
     def _take(self, path: bytes, found: dict[bytes, str], *, whole: bool = False) -> None:
         name = os.fsdecode(path.rpartition(b"/")[2])
@@ -192,11 +209,27 @@ class Deciding:
                     yield os.fsencode(os.path.relpath(full if end else inner, self._root))
 
 
-def _parts(gates: Named) -> dict[str, tuple[str, ...]]:
+def _of_scripts(root: Path, gates: Named) -> frozenset[str]:
+    """The kinds of tools that scripts mention, and the files of the runners that they mention."""
+    found, read = frozenset[str](), set[Word]()
+    left = set(gates.scripts)
+    while left:
+        word = left.pop()
+        read.add(word)
+        path = os.path.normpath(os.path.join(word.cwd, word.text))
+        text = _content(root, path, _MOST_SCRIPT) if "\0" not in path else None
+        if text is not None:
+            more = mentioned(text.decode("latin-1"))
+            found |= more.kinds | ({"python"} if path.endswith(".py") else frozenset())
+            left |= more.scripts - read
+    return found
+
+
+def _parts(tables: Iterable[Kind]) -> dict[str, tuple[str, ...]]:
     parts: dict[str, tuple[str, ...]] = {}
-    for table in gates.tables:
-        for name, tables in table.parts.items():
-            parts[name] = (*parts.get(name, ()), *tables)
+    for table in tables:
+        for name, some in table.parts.items():
+            parts[name] = (*parts.get(name, ()), *some)
     return parts
 
 
@@ -217,11 +250,14 @@ def _part(root: Path, path: bytes, name: str, tables: tuple[str, ...]) -> str | 
         return deciding(name, content.read(), tables)
 
 
-def _content(root: Path, path: str) -> bytes | None:
-    """What a file behind a link says."""
+def _content(root: Path, path: str, most: int = _MOST_BYTES) -> bytes | None:
+    """What a regular file says, also behind a link to a folder."""
     try:
         file = os.open(root / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        return None
     with open(file, "rb") as content:
-        return content.read(_MOST_BYTES)
+        return content.read(most)

@@ -1,7 +1,7 @@
 """What the gates of a loop name: tools, programs, files. Read from how they are written; nothing runs.
 
-Rule: a program that is not known may run anything, so all tables count for it. What a program that looks at the
-work is given (`grep -q done app.py`, `ruff check src`) is the work; what any other is given is evidence.
+Rule: what a program that looks at the work is given (`grep -q done app.py`, `ruff check src`) is the work; what any
+other is given is evidence. A script runs the tools that its text mentions; a program that is not known may run any.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from loopwright.workspace import runners
-from loopwright.workspace.runners import Kind
 
 _FUNCTION = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*):[A-Za-z_][\w.]*")
 _PROGRAM = re.compile(r"[\w+-][\w.+-]*")
@@ -22,6 +21,7 @@ _ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 _SYNTAX = frozenset(
     ("if", "then", "else", "elif", "fi", "while", "until", "for", "do", "done", "case", "esac", "{", "}", "!")
 )
+_TAKES = frozenset({"-X", "-W", "--check-hash-based-pycs"})  # options of Python with a word behind them
 _MOST_DEPTH = 4  # of a shell in a shell
 
 
@@ -36,12 +36,16 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What gates name: kinds of tools, words that may be files, programs looked for on PATH, those behind a wrapper."""
+    """What gates name: kinds of tools, words that may be files, programs looked for on PATH, those behind a wrapper.
+
+    `scripts` are files whose text says what else is run.
+    """
 
     kinds: frozenset[str] = frozenset()
     words: frozenset[Word] = frozenset()
     programs: frozenset[str] = frozenset()
     wrapped: frozenset[str] = frozenset()
+    scripts: frozenset[Word] = frozenset()
 
     def __or__(self, other: Named) -> Named:
         return Named(
@@ -49,12 +53,8 @@ class Named:
             self.words | other.words,
             self.programs | other.programs,
             self.wrapped | other.wrapped,
+            self.scripts | other.scripts,
         )
-
-    @property
-    def tables(self) -> tuple[Kind, ...]:
-        """The tables that count: those of every loop and those of these kinds."""
-        return (runners.ALWAYS, *(runners.KINDS[kind] for kind in sorted(self.kinds)))
 
     @property
     def cwds(self) -> frozenset[str]:
@@ -116,15 +116,15 @@ def _command(argv: list[str], cwd: str, *, wrapped: bool = False, depth: int = 0
     on_path = frozenset({program}) if _PROGRAM.fullmatch(argv[0]) else frozenset()
     found = Named(programs=frozenset() if wrapped else on_path, wrapped=on_path if wrapped else frozenset())
     if "/" in argv[0]:
-        found |= Named(words=frozenset({Word(argv[0], cwd)}))
+        found |= _script(argv[0], cwd)
     if program in runners.WRAPPERS:
         return found | _wrapped(rest, cwd, wrapped=program in {"uv", "uvx", "poetry", "npx"}, depth=depth)
     if program in runners.SHELLS:
         return found | _shell(rest, cwd, depth)
     if re.fullmatch(r"(python|pypy)[\d.]*w?", program):
         return found | _python(rest, cwd, depth)
-    if program in {".", "source"}:
-        return found | _given(rest, cwd, everything=True)
+    if argv[0] in {".", "source"}:
+        return found | _given(rest, cwd) | _script(rest[0] if rest else "", cwd)
     if program in runners.CHECKERS:
         return found | Named(kinds=frozenset(runners.CHECKERS[program]), words=_configs(rest, cwd))
     if program in runners.TESTERS:
@@ -132,7 +132,32 @@ def _command(argv: list[str], cwd: str, *, wrapped: bool = False, depth: int = 0
         if program == "coverage" and rest[:1] == ["run"]:
             inner = _python(rest[1:], cwd, depth)
         return found | inner | Named(kinds=frozenset(runners.TESTERS[program])) | _given(rest, cwd)
-    return found | _given(rest, cwd, everything=True)
+    found |= _given(rest, cwd)
+    if program in runners.RUNNERS:
+        return found | runs(program, cwd)
+    return found if "/" in argv[0] else found | Named(kinds=runners.EVERYTHING)
+
+
+def runs(program: str, cwd: str = "") -> Named:
+    """What a program that is mentioned brings: its kinds, and the files of its own that say what else it runs."""
+    kinds, files = runners.RUNNERS.get(program, ((), ()))
+    known = runners.TESTERS.get(program) or runners.CHECKERS.get(program) or kinds
+    return Named(kinds=frozenset(known), scripts=frozenset(Word(file, cwd) for file in files))
+
+
+def mentioned(text: str) -> Named:
+    """What a script brings by the programs that its text mentions."""
+    found = Named()
+    for program in set(re.findall(r"[A-Za-z][\w.-]*", text)):
+        found |= runs(program)
+        if re.fullmatch(r"(python|pypy)[\d.]*", program):
+            found |= Named(kinds=frozenset({"python"}))
+    return found
+
+
+def _script(text: str, cwd: str) -> Named:
+    word = Word(text, cwd)
+    return Named(words=frozenset({word}), scripts=frozenset({word}))
 
 
 def _wrapped(rest: list[str], cwd: str, *, wrapped: bool, depth: int) -> Named:
@@ -140,7 +165,7 @@ def _wrapped(rest: list[str], cwd: str, *, wrapped: bool, depth: int) -> Named:
     known = {**runners.TESTERS, **runners.CHECKERS}
     for at, word in enumerate(rest):
         name = PurePosixPath(word).name
-        if name in known or name in runners.RUNNERS | runners.SHELLS or name.startswith("python"):
+        if name in known or name in runners.RUNNERS.keys() | runners.SHELLS or name.startswith("python"):
             return _command(rest[at:], cwd, wrapped=wrapped, depth=depth + 1)
     left = [word for word in rest if not word.startswith("-") and word not in {"run", "exec"}]
     return _command(left, cwd, wrapped=wrapped, depth=depth + 1) if left else Named()
@@ -150,7 +175,8 @@ def _shell(rest: list[str], cwd: str, depth: int) -> Named:
     """`sh -c SCRIPT` by its commands, `sh FILE` by the file."""
     options = [at for at, word in enumerate(rest) if re.fullmatch(r"-[a-z]*c[a-z]*", word)]
     if not options or options[0] + 1 >= len(rest):
-        return _given(rest, cwd, everything=True)
+        script = next((word for word in rest if not word.startswith("-")), "")
+        return _given(rest, cwd) | _script(script, cwd)
     at = options[0] + 1
     found = _given(rest[at + 1 :], cwd) if len(rest) > at + 1 else Named()
     for command in _commands(rest[at]):
@@ -197,14 +223,14 @@ def _python(rest: list[str], cwd: str, depth: int) -> Named:
             if module in {**runners.TESTERS, **runners.CHECKERS} or module in runners.RUNNERS:
                 tool = _command(rest[at + 1 :], cwd, wrapped=True, depth=depth + 1)
                 return found | Named(tool.kinds, tool.words)
-            more = _given(rest[at + 2 :], cwd, everything=True)
-            return found | Named(words=_module(module, cwd)) | more
-        if not word.startswith("-"):
-            return found | _given(rest[at:], cwd, everything=True)
+            files = _module(module, cwd)
+            return found | Named(words=files, scripts=files) | _given(rest[at + 2 :], cwd)
+        if word.endswith(".py") or "/" in word or (not word.startswith("-") and rest[at - 1] not in _TAKES):
+            return found | _given(rest[at:], cwd) | _script(word, cwd)
     return found
 
 
-def _given(rest: Iterable[str], cwd: str, *, everything: bool = False) -> Named:
+def _given(rest: Iterable[str], cwd: str) -> Named:
     """Every word that may be a file, also behind `=` and before `::`."""
     words = set()
     for word in rest:
@@ -214,8 +240,7 @@ def _given(rest: Iterable[str], cwd: str, *, everything: bool = False) -> Named:
                 words.add(Word(path, cwd, tests=True))
             if re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", path):
                 words |= _module(path, cwd)
-    kinds = frozenset(runners.EVERYTHING) if everything else frozenset()
-    return Named(kinds=kinds, words=frozenset(words))
+    return Named(words=frozenset(words))
 
 
 def _configs(rest: list[str], cwd: str) -> frozenset[Word]:

@@ -119,10 +119,9 @@ class Workspace:
 
     def changes(self) -> Changes:
         """How the evidence differs from the true one."""
-        if not self._set.there:
+        if self._evidence is None:
             return Changes()
-        known = self._evidence or {}
-        return changes(known, self._set.now(known))
+        return changes(self._evidence, self._set.now(self._evidence))
 
     def copied(self, paths: Iterable[str]) -> tuple[str, ...]:
         """Those of these paths that can be put back: not new ones, nor shared files."""

@@ -141,7 +141,7 @@ KINDS: Final[Mapping[str, Kind]] = {
 
 _PYTEST: Final = ("python", "pytest", "coverage")
 _NODE: Final = ("npm", "jest", "vitest", "mocha", "eslint", "tsc")
-EVERYTHING: Final = tuple(KINDS)
+EVERYTHING: Final = frozenset(KINDS)
 
 # Programs that run tests: the files and folders they are given are evidence.
 TESTERS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -190,10 +190,17 @@ CHECKERS: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("date", "touch", "rm", "mkdir", "cp", "mv", "ln", "jq", "git", "pwd", "sha256sum"), ()),
     **dict.fromkeys(("mktemp", "basename", "dirname", "seq", "kill", "wait", "trap", "umask", "ulimit"), ()),
 }
-# Programs whose own files say what else they run: everything counts.
-RUNNERS: Final = frozenset(
-    {"make", "gmake", "just", "task", "tox", "nox", "npm", "pnpm", "yarn", "bun", "pre-commit", "invoke"}
-)
+# Programs whose own files say what else they run: the kinds that count, and those files.
+RUNNERS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    **dict.fromkeys(("make", "gmake"), (("make",), ("Makefile", "makefile", "GNUmakefile"))),
+    "just": (("make",), ("justfile", "Justfile", ".justfile")),
+    "task": (("make",), ("Taskfile.yml", "Taskfile.yaml")),
+    **dict.fromkeys(("npm", "pnpm", "yarn", "bun"), (("npm",), ("package.json",))),
+    "tox": (("tox", "python"), ("tox.ini", "tox.toml", "pyproject.toml", "setup.cfg")),
+    "nox": (("tox", "python"), ("noxfile.py",)),
+    "invoke": (("tox", "python"), ("tasks.py",)),
+    "pre-commit": ((), (".pre-commit-config.yaml",)),
+}
 # Programs that run the one named behind them.
 WRAPPERS: Final = frozenset(
     {"env", "exec", "time", "timeout", "nice", "nohup", "stdbuf", "xvfb-run", "command", "sudo", "setsid"}
