@@ -285,3 +285,20 @@ def test_of_the_exclude_file_what_it_hides_counts(root):
     assert not changes(known, evidence.now(known))
     exclude.write_text("conftest.py\n")
     assert changes(known, evidence.now(known)).deciding == (".git/info/exclude",)
+
+
+def test_a_tool_is_read_again_only_once_it_is_another(root, monkeypatch):
+    (root / ".venv/bin").mkdir(parents=True)
+    (root / ".venv/bin/ruff").write_text("a large one")
+    monkeypatch.setattr(deciding, "_RACY_NS", -(10**12))
+    evidence = Evidence(root, gates=["ruff check ."])
+    known = evidence.now()
+    read = []
+    real = deciding.protect.digest_of
+    monkeypatch.setattr(deciding.protect, "digest_of", lambda *of: read.append(of[1]) or real(*of))
+    assert not changes(known, evidence.now(known))
+    assert read == []
+    (root / ".venv/bin/ruff").unlink()
+    (root / ".venv/bin/ruff").symlink_to("/bin/true")
+    assert changes(known, evidence.now(known)).deciding == (".venv/bin/ruff",)
+    assert read == [b".venv/bin/ruff"]

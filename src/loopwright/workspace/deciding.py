@@ -57,6 +57,7 @@ class Deciding:
         self._gates = gates
         self._files = files
         self._free = free
+        self._tools: dict[bytes, tuple[tuple[int, int, int], str]] = {}
         self._by_kinds(gates.kinds | _of_scripts(self._root, gates))
 
     def seen(self, known: Mapping[str, str] | None) -> dict[str, str]:
@@ -74,7 +75,8 @@ class Deciding:
             if path not in found:
                 self._take(path, found, whole=True)
         for path in self._programs(known):
-            self._take(path, found, whole=True)
+            if (digest := self._program(path)) is not None:
+                found[path] = digest
         for path in self._shadowing():
             found.setdefault(path, STANDS)
         if exclude := ignore.patterns_in(os.path.join(os.fsencode(self._root), _EXCLUDE)):
@@ -189,6 +191,20 @@ class Deciding:
             for packages in sorted((self._root / ".venv/lib").glob("python*/site-packages")):
                 for name in ("sitecustomize.py", "usercustomize.py"):
                     yield os.fsencode(packages.relative_to(self._root) / name)
+
+    def _program(self, path: bytes) -> str | None:
+        """The digest of a tool, which may be large: read again only when its change time is another or of this moment."""
+        seen = place.look(self._root, path)
+        if seen is None:
+            return None
+        sign = seen.st_ino, seen.st_size, seen.st_ctime_ns
+        kept = self._tools.get(path)
+        if kept is None or kept[0] != sign:
+            now = time.time_ns()
+            kept = sign, _PART + protect.digest_of(self._root, path)
+            if now - seen.st_ctime_ns > _RACY_NS:
+                self._tools[path] = kept
+        return kept[1]
 
     def _shadowing(self) -> Iterator[bytes]:
         """Files beside the work or its tests that take the place of a module of Python or of a tool."""
