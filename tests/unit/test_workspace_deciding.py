@@ -148,6 +148,8 @@ def test_what_a_gate_names(root, gate, found):
         ("tsc", "tsconfig.build.json", True),
         ("true", "conftest.py", False),
         ("true", "sub/.gitignore", True),
+        ("true", "htmlcov/.gitignore", False),
+        ("true", "sub/.some_cache/v1/.gitignore", False),
         ("true", ".github/workflows/deep/ci.yml", True),
         ("true", "node_modules/.bin/true", True),
         ("true", ".git/conftest.py", False),

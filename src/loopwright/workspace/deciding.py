@@ -35,6 +35,7 @@ STANDS = "stands"  # of a file that only may not be new
 _RACY_NS = 100_000_000  # a folder changed so lately may change again within the tick of its clock
 _MOST_BYTES = 16 * 1024 * 1024  # of a shared file that is parsed
 _MOST_SCRIPT = 256 * 1024
+_REPORTS = frozenset({b"htmlcov", b"coverage", b"cache"})
 _ENVIRONMENTS = frozenset({b"venv", b"env", b".env", b"virtualenv"})
 _EXCLUDE = b".git/info/exclude"
 
@@ -151,7 +152,8 @@ class Deciding:
             elif is_link and os.path.isdir(inner):
                 links.append(name)
             elif not is_folder and self._hit.fullmatch(path + name):
-                hits.append(name)
+                if name != b".gitignore" or not _is_report(path):
+                    hits.append(name)
         folder = _Folder(sign, tuple(hits), tuple(folders), tuple(links))
         if now - seen.st_ctime_ns > _RACY_NS:
             self._cache[path] = folder
@@ -247,6 +249,11 @@ def _parts(tables: Iterable[Kind]) -> dict[str, tuple[str, ...]]:
         for name, some in table.parts.items():
             parts[name] = (*parts.get(name, ()), *some)
     return parts
+
+
+def _is_report(folder: bytes) -> bool:
+    """Whether tools keep caches and reports here, which they tell git to ignore themselves."""
+    return any(part[:1] == b"." or part in _REPORTS for part in folder.split(b"/") if part)
 
 
 def _hits(names: list[str]) -> re.Pattern[bytes]:
