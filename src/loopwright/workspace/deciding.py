@@ -151,9 +151,10 @@ class Deciding:
                 folders.append(name)
             elif is_link and os.path.isdir(inner):
                 links.append(name)
-            elif not is_folder and self._hit.fullmatch(path + name):
-                if name != b".gitignore" or not _is_report(path):
-                    hits.append(name)
+            elif is_folder or not self._hit.fullmatch(path + name):
+                continue
+            elif name != b".gitignore" or not _is_report(path):
+                hits.append(name)
         folder = _Folder(sign, tuple(hits), tuple(folders), tuple(links))
         if now - seen.st_ctime_ns > _RACY_NS:
             self._cache[path] = folder
