@@ -198,6 +198,7 @@ class Loop:
             approval=Asking(**approval),
             baseline=bool(whole.baseline),
             deliver=_table(whole.deliver).get("to", "none"),
+            known_failures=whole.known_failures == "allow",
             **{key: getattr(whole, key) for key in _SAME},
         )
 
@@ -236,9 +237,9 @@ def assemble(loop: Loop, *, project: Path, path: str, places: Mapping[str, str] 
         faults.append(("gates", _HOPELESS))
     if found.agent is not None:
         mode = loop.mode(found.agent, found.improve)
-        if mode == "none" and loop.protected:
-            faults.append(("protected", _DEAD))
-        faults += [("gates", f"{g.name}: clean {_DEAD}") for g in found.gates if g.clean and mode == "none"]
+        if mode == "none":
+            faults += [(key, _DEAD) for key in ("protected", "may_change") if getattr(loop, key)]
+            faults += [("gates", f"{g.name}: clean {_DEAD}") for g in found.gates if g.clean]
         faults += _homeless(loop, mode)
     if faults or found.agent is None:
         raise ConfigError(*told(faults, places or {}))

@@ -66,11 +66,9 @@ async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
     seconds = round(run.clock.monotonic() - run.began, 3)
     if agent.in_folder:
         journal.check()
-    after, restored = await _after(run)
+    after = await _after(run)
     if after.left_out != before.left_out:
         standing.note_left_out(run, sorted(set(after.left_out) - set(before.left_out)))
-    if restored:
-        journal.record(run.clock.now(), ev.EvidenceChanged(paths=restored, action="restored"))
     if outside and (
         changed := [str(root) for root, seen in (await _outside(run)).items() if outside[root] != seen]
     ):
@@ -92,8 +90,13 @@ async def _begun(run: Run, command: RunAgent) -> tuple[Attempt, Look]:
     if not gated and await asyncio.to_thread(run.workspace.edited, left, before.tree):
         return asked, before
     await asyncio.to_thread(run.workspace.restore, str(command.start))
-    if touched := await asyncio.to_thread(run.workspace.touched):  # a person changed them since that snapshot
-        await asyncio.to_thread(run.workspace.put_back, touched)
+    found = await asyncio.to_thread(run.workspace.touched)
+    back = run.workspace.copied(standing.left(found))  # a person changed them since that snapshot
+    await asyncio.to_thread(run.workspace.put_back, back)
+    if run.journal.state.tampered is not None:
+        standing.note_tampering(run, standing.left(found, back))
+    elif standing.left(found, back):
+        await asyncio.to_thread(run.workspace.trust)
     before = await look(run)
     run.journal.record(
         run.clock.now(), ev.WorkspaceChanged(snapshot=before.tree, evidence=before.evidence, cause="restored")
@@ -109,24 +112,19 @@ async def _called(agent: Agent, asked: Attempt, place: Place) -> Worked | Failed
         return Failed(kind="unknown", message=f"{type(error).__name__}: {error}\n{lines}")
 
 
-async def _after(run: Run) -> tuple[Look, tuple[str, ...]]:
-    """The workspace after an attempt, protected files put back (or left, to be asked about).
+async def _after(run: Run) -> Look:
+    """The workspace after an attempt, evidence put back, or left and on record as changed.
 
-    What they were changed to stays in a snapshot.
+    What it was changed to stays in a snapshot.
     """
     if not run.workspace.watched:
-        return UNSEEN, ()
-    touched = await asyncio.to_thread(run.workspace.touched)
-    if run.on_tamper == "ask":
-        standing.note_tampering(run, touched)
-        seen = await asyncio.to_thread(run.workspace.look)
-        return replace(seen, evidence=run.journal.state.evidence), ()
-    if touched:
-        await asyncio.to_thread(run.workspace.look)
-        touched = await asyncio.to_thread(run.workspace.put_back, touched)
+        return UNSEEN
+    await standing.answer_tampering(run)
     seen = await asyncio.to_thread(run.workspace.look)
-    run.fresh = seen, run.clock.monotonic()
-    return seen, touched
+    if run.journal.state.tampered is None:
+        run.fresh = seen, run.clock.monotonic()
+        return seen
+    return replace(seen, evidence=run.journal.state.evidence)
 
 
 async def _outside(run: Run) -> dict[Path, str]:

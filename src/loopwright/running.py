@@ -67,7 +67,7 @@ class Run:
     gated: bool = False  # gates ran since the last look
     left: str | None = None  # the tree that they left
     fresh: tuple[Look, float] | None = None  # what was seen a moment ago, and when: nothing has run since
-    on_tamper: str = "restore"  # or "ask": what becomes of protected files that the agent changed
+    on_tamper: Literal["restore", "block", "ask"] | None = None  # what becomes of changed evidence
     waits: bool = False  # for the person who is asked, with the run kept open
     person: Callable[[Run], None] = lambda _: None  # called again and again while one is waited for
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from loopwright import standing
@@ -16,6 +17,7 @@ from loopwright.core.judge import settle
 from loopwright.core.policy import RunGates
 from loopwright.core.values import Score
 from loopwright.errors import NotStartable
+from loopwright.evidence import suppressions
 from loopwright.gates.measure import measure
 from loopwright.ports import Gate, Place, Seen
 from loopwright.running import Cut, Run, Watched, environment_of, folder_of, just_seen, look
@@ -40,7 +42,7 @@ async def gates(run: Run, command: RunGates, watched: Watched) -> None:
         run.gated, run.left = True, None
         if run.workspace.watched:
             run.journal.check()  # they ran code of the agent's
-        rewritten = await _undone(run) if run.workspace.watched else ()
+        rewritten, clean = await _undone(run, command.iteration) if run.workspace.watched else ("", True)
         if isinstance(scores, Cut):
             return
         if run.workspace.watched:
@@ -58,9 +60,8 @@ async def gates(run: Run, command: RunGates, watched: Watched) -> None:
             )
         if run.clock.monotonic() - started > 0.2:
             await run.journal.save()  # facts wait for company a second at most
-        # Each gate was looked after, so where nothing changed this is how the next attempt finds it. Protected
-        # files are not in trees: they are looked at again.
-        same = tree == seen.tree and not rewritten and seen.evidence is None and run.workspace.recorded
+        # Each gate was looked after, so where nothing changed this is how the next attempt finds it.
+        same = tree == seen.tree and clean and run.workspace.recorded
         run.fresh = (seen, run.clock.monotonic()) if same else None
     if moved:  # what the gates made of the work is what would be kept: they judge that
         standing.note_changes(run, await look(run))
@@ -87,6 +88,8 @@ async def _scored(run: Run, gate: Gate, iteration: int) -> tuple[Score, float]:
             except NotStartable as error:
                 score = Score(0.0, str(error), status="error", cause="tool")
     score = settle(gate.rule, run.policy.threshold, score)
+    if score.status == "pass" and iteration:
+        score = await asyncio.to_thread(_looked_away, run, score)
     return score, round(run.clock.monotonic() - started, 3)
 
 
@@ -125,21 +128,50 @@ async def _measured(run: Run, gate: Gate, iteration: int, root: Path) -> Score:
     return await measure(gate, seen, place)
 
 
-async def _undone(run: Run) -> tuple[str, ...]:
-    """Protected files that the code a gate ran has changed, put back: it is the agent's code, not the user."""
-    if not (touched := await asyncio.to_thread(run.workspace.touched)):
-        return ()
-    if (asked := run.journal.state.tampered) is not None:  # those were so before
-        touched = tuple(path for path in touched if shown(path) not in asked.paths)
-    await asyncio.to_thread(run.workspace.look)  # keeps what is replaced
-    return await asyncio.to_thread(run.workspace.put_back, touched)
+def _looked_away(run: Run, score: Score) -> Score:
+    """The score, with how many comments the work adds that tell the tool which passed it to look away."""
+    command = score.evidence.get("command")
+    names = suppressions.tools(command) if isinstance(command, list) else frozenset()
+    if score.unit == "%":
+        names |= {"coverage"}
+    if not names or (diff := run.workspace.diff(run.journal.state.base)) is None:
+        return score
+    return replace(score, evidence={**score.evidence, "suppressions": suppressions.added(diff.text, names)})
+
+
+async def _undone(run: Run, iteration: int) -> tuple[str, bool]:
+    """What the code a gate ran has changed of the evidence, in words; and whether all is as it was.
+
+    It is the agent's code, not the user.
+
+    Protected files are put back; of the rest it is on record that they must be. Before any work no agent can have
+    done it: what gates make then is taken as it is at the next look.
+    """
+    found, state = await asyncio.to_thread(run.workspace.touched), run.journal.state
+    before = state.tampered.paths if state.tampered is not None else ()
+    touched = tuple(path for path in found.protected if shown(path) not in before)
+    deciding = tuple(path for path in found.deciding if shown(path) not in before) if iteration else ()
+    if touched:
+        await asyncio.to_thread(run.workspace.look)  # keeps what is replaced
+        await asyncio.to_thread(run.workspace.put_back, touched)
+    if deciding and state.tampered is None:  # once is enough: each time it is on record, all judge again
+        standing.note_tampering(run, deciding)
+    back = f"protected files were changed while it ran, and put back: {_some(touched)}" if touched else ""
+    changed = (
+        f"files that decide what gates see were changed while it ran: {_some(deciding)}" if deciding else ""
+    )
+    return "; ".join(filter(None, (back, changed))), not found
+
+
+def _some(paths: tuple[str, ...]) -> str:
+    return ", ".join(map(shown, paths[:5]))
 
 
 async def _untouched(
     run: Run,
     batch: list[Gate],
     scores: list[tuple[Score, float]],
-    rewritten: tuple[str, ...],
+    rewritten: str,
     tree: str | None,
     *,
     first: bool,
@@ -149,8 +181,7 @@ async def _untouched(
     Before any work (`first`) no agent can have made it so: the gate itself must be mended.
     """
     if rewritten:
-        why = f"protected files were changed while it ran, and put back: {', '.join(rewritten[:5])}"
-        error = Score(0.0, why, status="error", cause="evidence")
+        error = Score(0.0, rewritten, status="error", cause="evidence")
         return [(error, seconds) for _, seconds in scores], tree, False
     if tree is None:
         return scores, tree, False

@@ -1,7 +1,7 @@
 """Whether what gates have judged, and judge by, still stands; and what people decided about it, carried out.
 
-Rules. A person's word holds for what they were shown, nothing else. A change of protected files that is
-asked about stays in place, and is trusted only when a person says so.
+Rules. A person's word holds for what they were shown, nothing else. A change of evidence that is not put back
+stays in place: it passes nothing while it is there, and is trusted only when a person says so.
 """
 
 from __future__ import annotations
@@ -13,27 +13,58 @@ from typing import Literal
 from loopwright.core import events as ev
 from loopwright.core.state import LoopState
 from loopwright.running import Run
+from loopwright.workspace.evidence import Touched
 from loopwright.workspace.opened import Look, shown
 
 
 def expected(state: LoopState) -> str | None:
-    """The digest that the protected files have while nobody touches them: the true ones, or those asked about."""
+    """The digest that the evidence has while nobody touches it: the true one, or that of the change on record."""
     touched = state.tampered
     return touched.digest if touched is not None and touched.digest else state.evidence
 
 
-def note_tampering(run: Run, touched: tuple[str, ...]) -> None:
-    """Records which protected files are not the true ones, for a person to look at; or that all are again."""
+def note_tampering(run: Run, touched: tuple[str, ...], *, asks: bool = False) -> None:
+    """Records which evidence is not the true one, so that nothing passes; or that all is again.
+
+    With `asks`, or by the loop's `on_tamper`, a person is to look at it.
+    """
     state = run.journal.state
     if touched:
         digest = run.workspace.keep()
         if state.tampered is not None and state.tampered.digest == digest:
             return
-        asked = ev.EvidenceChanged(paths=tuple(map(shown, touched)), action="asked", digest=digest)
-        run.journal.record(run.clock.now(), asked)
+        action: Literal["asked", "blocked"] = "asked" if asks or run.on_tamper == "ask" else "blocked"
+        noted = ev.EvidenceChanged(paths=tuple(map(shown, touched)), action=action, digest=digest)
+        run.journal.record(run.clock.now(), noted)
     elif state.tampered is not None:
         undone = ev.EvidenceChanged(paths=state.tampered.paths, action="restored", digest=state.evidence)
         run.journal.record(run.clock.now(), undone)
+
+
+async def answer_tampering(run: Run, *, crashed: bool = False) -> tuple[str, ...]:
+    """Puts back what `on_tamper` says is put back, and records what of the evidence stays changed; what was put back.
+
+    After a crash nobody knows who changed what cannot be put back: a person is asked.
+    """
+    workspace = run.workspace
+    found = await asyncio.to_thread(workspace.touched)
+    back: tuple[str, ...] = ()
+    if run.on_tamper in {None, "restore"}:
+        back = found.protected
+    if run.on_tamper == "restore":
+        back += workspace.copied(found.deciding)
+    if back:
+        await asyncio.to_thread(workspace.look)  # keeps what is replaced
+        await asyncio.to_thread(workspace.put_back, back)
+        restored = ev.EvidenceChanged(paths=tuple(map(shown, back)), action="restored")
+        run.journal.record(run.clock.now(), restored)
+    note_tampering(run, left(found, back), asks=crashed)
+    return back
+
+
+def left(found: Touched, back: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """What stays changed when `back` is put back."""
+    return tuple(path for path in (*found.protected, *found.deciding) if path not in back)
 
 
 async def moved(run: Run) -> bool:
@@ -51,7 +82,7 @@ async def moved(run: Run) -> bool:
         run.gated = False
         return False
     if touched and state.tampered is not None:
-        note_tampering(run, run.workspace.touched())
+        note_tampering(run, left(run.workspace.touched()))
         touched = False
     evidence = run.workspace.trust() if touched else None
     cause = _whose(run, seen)
@@ -63,19 +94,28 @@ async def moved(run: Run) -> bool:
 
 
 async def follow(run: Run) -> None:
-    """Makes the protected files what a person decided: trusted as they were shown, or put back."""
+    """Makes the evidence what a person decided: trusted as it was shown, or put back as far as there are copies."""
     state, workspace = run.journal.state, run.workspace
     touched = state.tampered
-    if touched is not None and touched.action == "blocked":
+    asked = run.on_tamper == "ask" or state.subject == "evidence"  # a person said so, not the loop
+    if touched is not None and touched.action == "blocked" and asked:
+        found = await asyncio.to_thread(workspace.touched)
+        files = workspace.copied(left(found))
+        if not files and found:  # only the agent or a person can undo the rest
+            return
         run.fresh = None
         await asyncio.to_thread(workspace.look)  # keeps what is replaced
-        back = await asyncio.to_thread(workspace.put_back, workspace.touched())
+        back = await asyncio.to_thread(workspace.put_back, files)
         seen: Look = await asyncio.to_thread(workspace.look)
         run.journal.record(
             run.clock.now(),
             ev.EvidenceChanged(paths=back or touched.paths, action="restored", digest=state.evidence),
             ev.WorkspaceChanged(snapshot=seen.tree, cause="restored"),
         )
+        if rest := left(found, files):
+            kept = workspace.keep()
+            blocked = ev.EvidenceChanged(paths=tuple(map(shown, rest)), action="blocked", digest=kept)
+            run.journal.record(run.clock.now(), blocked)
         run.journal.flush()
     elif touched is None and state.evidence is not None and workspace.trusted != state.evidence:
         await asyncio.to_thread(workspace.remember, state.evidence)
@@ -101,7 +141,7 @@ def note_changes(run: Run, seen: Look) -> None:
             run.tell(f"protected: {glob!r} matches no file")
         note_left_out(run, seen.left_out)
     elif state.tampered is not None and seen.evidence != expected(state):
-        note_tampering(run, run.workspace.touched())
+        note_tampering(run, left(run.workspace.touched()))
         changed = ev.WorkspaceChanged(snapshot=seen.tree, cause="user")
     elif (seen.tree, seen.evidence) != (state.snapshot, expected(state)):
         evidence = state.evidence

@@ -42,9 +42,6 @@ from loopwright.units import shown
 # Accepted by shape, refused by value: the key, and the values that work in this version. A value that
 # ends in ":" is a URL scheme; an empty list or table is always fine, it asks for nothing.
 LATER: Final[Mapping[str, tuple[object, ...]]] = {
-    "on_tamper": ("restore", "ask"),
-    "may_change": (),
-    "known_failures": (),
     "prompt": (),
     "notes": (),
     "limits.budget_per_day": (),

@@ -44,6 +44,7 @@ from loopwright.ports import Gate
 from loopwright.process_tree import MARK
 from loopwright.readers import thawed
 from loopwright.registry import converted, parameters, resolve_agent, resolve_gate
+from loopwright.workspace.runners import KINDS
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("configuration", "gates", "tools", "gates-work", "cli", "approvals")
@@ -686,3 +687,18 @@ def test_the_variables_that_are_found(real_run, who, page, begin):
 
 def test_the_pages_are_short_enough_to_be_read():
     assert all(text(page).count("\n") <= 260 for page in PAGES)
+
+
+def test_the_page_of_evidence_names_every_kind_of_tool_and_what_it_reads():
+    rows = re.findall(r"^\| (`\w[^|]*) \| (.*?) \| .*? \|$", text("evidence"), re.MULTILINE)
+    named = {word: files for tools, files in rows for word in re.findall(r"`([\w-]+)`", tools)}
+    assert KINDS.keys() - named.keys() == set()
+    for kind, table in KINDS.items():
+        shown = tuple(word.rstrip("*").lower() for word in re.findall(r"`([^`]+)`", named[kind]))
+        unsaid = [name for name in table.names if not name.lower().startswith(shown)]
+        assert "…" in named[kind] or not unsaid, unsaid
+
+
+def test_the_example_of_the_evidence_page_is_a_loop(loaded):
+    (example,) = blocks("evidence", "toml")
+    assert vocabulary.read(vocabulary.flat(tomllib.loads(example))[0])[1] == []

@@ -207,9 +207,6 @@ def test_what_is_refused(said, message):
 
 
 LATER = [
-    ({"on_tamper": "block"}, "on_tamper: 'block' is not available in this version; available: restore, ask"),
-    ({"may_change": ["tests/**"]}, "may_change: not available in this version"),
-    ({"known_failures": "allow"}, "known_failures: not available in this version"),
     ({"prompt": "p.md"}, "prompt: not available in this version"),
     ({"notes": "n.md"}, "notes: not available in this version"),
     ({"budget_per_day": 3}, "budget_per_day: not available in this version"),

@@ -11,6 +11,7 @@ import pytest
 
 from loopwright.errors import WorkspaceError
 from loopwright.workspace import protect
+from loopwright.workspace.evidence import Evidence
 from loopwright.workspace.opened import open_workspace
 from loopwright.workspace.protect import added, digest, keep_copies, protected, put_back, tampered
 
@@ -217,7 +218,9 @@ def test_too_much_evidence_is_refused(root, monkeypatch):
 
 
 def test_the_record_of_protected_files_is_replaced_whole(root, tmp_path):
-    kept = open_workspace("in_place", root, tmp_path / ".agent-state", "r", protected=("tests/**",))
+    kept = open_workspace(
+        "in_place", root, tmp_path / ".agent-state", "r", evidence=Evidence(root, protected=("tests/**",))
+    )
     record = tmp_path / ".agent-state/artifacts/r/protected" / f"{kept.trust()}.json"
     whole, before = record.read_bytes(), record.stat()
     assert kept.keep() == record.stem
@@ -232,7 +235,9 @@ def test_the_record_of_protected_files_is_replaced_whole(root, tmp_path):
 
 def test_copies_that_cannot_be_read_or_written_are_said(root, tmp_path):
     folder = tmp_path / ".agent-state/artifacts/r/protected"
-    kept = open_workspace("in_place", root, tmp_path / ".agent-state", "r", protected=("tests/**",))
+    kept = open_workspace(
+        "in_place", root, tmp_path / ".agent-state", "r", evidence=Evidence(root, protected=("tests/**",))
+    )
     kept.trust()
     (root / "tests/run.sh").write_text("cheat\n")
     shutil.rmtree(folder.parent)

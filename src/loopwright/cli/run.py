@@ -205,6 +205,7 @@ def run_(
         person=terminal.attend,
         accept_changes=accept_changes,
         by=who(),
+        defined_in=() if loaded.file is None else (loaded.file,),
     )
     with view.live():
         held = alone(lambda: start(loaded.loop, run_id, ways))

@@ -145,6 +145,8 @@ class View:
                 )
             case ev.EvidenceChanged(paths=paths, action="restored"):
                 self.line(f"  !    the agent changed protected files; put back: {', '.join(paths[:5])}")
+            case ev.EvidenceChanged(paths=paths, action="blocked"):
+                self.line(f"  !    nothing passes until this is undone: {', '.join(paths[:5])} (evidence)")
             case ev.AlertRaised(kind=kind, message=message, action=action):
                 self.line(f"  !    {kind} ({action}): {message}")
             case ev.ApprovalDecided(answer="expired"):

@@ -162,6 +162,7 @@ def _policy_changed(state: LoopState, event: ev.PolicyChanged) -> LoopState:
         answer=None,
         best=None,
         peak=None,
+        counted={},
         broken=(),
         broke_twice=(),
         fresh_from=state.iteration,

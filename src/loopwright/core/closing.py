@@ -40,7 +40,7 @@ def closing(state: LoopState, it: Iteration, outcome: Outcome, verdict: Verdict 
         passed=verdict.passed,
         peak=state.peak if state.tampered else peak,
         graded=verdict.graded,
-        failing=tuple(sorted({_short(f) for f in verdict.failing})[:ITEMS]),
+        failing=tuple(sorted({short(f) for f in verdict.failing})[:ITEMS]),
         fingerprint=verdict.fingerprint,
         snapshot=state.snapshot,
         work=state.work,
@@ -97,5 +97,6 @@ def _beats(verdict: Verdict, best: Best) -> bool:
     return gain > 0 and gain >= verdict.min_gain - ROUNDING
 
 
-def _short(item: str) -> str:
+def short(item: str) -> str:
+    """A failing item as it is remembered."""
     return hashlib.sha256(item.encode("utf-8", "surrogatepass")).hexdigest()[:8]

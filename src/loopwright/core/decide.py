@@ -28,11 +28,13 @@ from loopwright.core.limits import (
 )
 from loopwright.core.monitors import CALM, alerts
 from loopwright.core.policy import Ask, Close, Command, Expire, Judge, Policy, RunAgent, RunGates, Wait
+from loopwright.core.ratchet import forgiven, slipped
 from loopwright.core.state import Iteration, LoopState
 from loopwright.core.values import Attempt, Feedback, Verdict
 from loopwright.core.working import FATAL, REWRITES
 from loopwright.errors import IllegalEvent
 
+UNDO: Final = "files that decide what the gates see are not yours to change (in shared files: the tables of test and lint tools)"
 ONCE_MORE: Final = frozenset({"no_op", "no_output", "timeout", "context_overflow"})
 
 
@@ -199,12 +201,15 @@ def _judging(policy: Policy, limits: Limits, state: LoopState, it: Iteration) ->
     """The verdict on the scores, with the alerts it brings."""
     refusals = []
     if state.tampered is not None:
-        refusals.append(
-            ("evidence", f"undo {', '.join(state.tampered.paths)}: they decide what the gates see")
-        )
+        refusals.append(("evidence", f"undo {', '.join(state.tampered.paths[:20])}: {UNDO}"))
+    if it.number and (less := slipped(policy.gates, state.counted, it.scores)):
+        refusals.append(("ratchet", "; ".join(less)))
     if it.rewrites > REWRITES:
         refusals.append(("workspace", f"the gates changed the work they judge {it.rewrites} times"))
-    verdict = judge(policy.gates, policy.threshold, it.scores, state.ran, refusals)
+    scores = it.scores
+    if policy.known_failures and state.zero is not None:
+        scores = forgiven(it.scores, state.zero.failing)
+    verdict = judge(policy.gates, policy.threshold, scores, state.ran, refusals)
     if it.number == 0:
         return Judge(verdict=verdict, alerts=())
     closed = closing(state, it, "not_accepted", verdict)

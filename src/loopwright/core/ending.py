@@ -48,7 +48,8 @@ def final(policy: Policy, state: LoopState) -> Command | None:
         return _finish("stopped", "stopped_by_user", "a person asked it to stop")
     broken = state.broken if last is None else state.broke_twice
     if broken:
-        why = state.last.reasons[0] if state.last and state.last.reasons else ", ".join(broken)
+        reasons = state.last.reasons if state.last else ()
+        why = next((said for said in reasons if said.startswith(broken)), ", ".join(broken))
         return _finish("failed", "gate_error", f"a required gate could not run: {why}")
     return None
 

@@ -43,6 +43,7 @@ class Policy:
     if_passing: Literal["run", "finish"] = "run"
     baseline: bool = False
     deliver: str = "none"
+    known_failures: bool = False  # tests that failed at iteration 0 may fail
 
     def __post_init__(self) -> None:
         finite("threshold", self.threshold, low=0, high=1)

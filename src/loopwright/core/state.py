@@ -106,6 +106,7 @@ class LoopState:
     nudged: int = 0  # the iteration of the last convergence nudge
     calm_from: int = 0  # alerts up to here count no more
     ran: frozenset[str] = frozenset()  # gates that were scored before
+    counted: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # tests run, skipped at iteration 0
     measured: Mapping[str, float] = field(default_factory=dict)  # the best raw measure of each gate so far
     restored: tuple[str, ...] = ()  # protected files the last attempt changed, put back: the next is told
     signals: tuple[str, ...] = ()

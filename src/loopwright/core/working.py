@@ -9,6 +9,7 @@ from typing import Final, assert_never
 
 from loopwright.core import events as ev
 from loopwright.core.closing import best_measures, better, closing
+from loopwright.core.ratchet import counts
 from loopwright.core.replacing import replace
 from loopwright.core.state import EDITS, RECENT, Iteration, LoopState, Totals
 from loopwright.core.values import Outcome, Scored, Usage
@@ -264,7 +265,11 @@ def closed(state: LoopState, event: ev.IterationClosed) -> LoopState:
             broke_twice=tuple(g for g in verdict.broken if g in state.broken),
         )
     if it.number == 0:
-        return replace(state, baseline=verdict, zero=now) if verdict is not None else state
+        return (
+            replace(state, baseline=verdict, zero=now, counted=counts(it.scores))
+            if verdict is not None
+            else state
+        )
     unfinished = event.outcome in {"errored", "cut"}
     kind = it.failed.kind if it.failed and unfinished else None
     return replace(

@@ -23,6 +23,7 @@ from loopwright.loop import Assembled
 from loopwright.ports import Lease
 from loopwright.supervise import Exit, Process, supervise
 from loopwright.workspace import copies
+from loopwright.workspace.evidence import Evidence
 from loopwright.workspace.installs import leading_back
 from loopwright.workspace.lock import borrow, lock
 from loopwright.workspace.opened import Workspace, open_workspace
@@ -81,7 +82,7 @@ async def enter(
         root,
         state,
         run,
-        protected=assembled.loop.protected,
+        evidence=_evidence(root, assembled, ways),
         outputs=outputs,
         copy=copy,
         aside=ways.scratch is not None,
@@ -91,6 +92,20 @@ async def enter(
         workspace.restore(snapshot)
         return workspace, [f"made of the run's snapshot {snapshot[:12]}"]
     return workspace, _news(copy, ways) if copy is not None and made else []
+
+
+def _evidence(root: Path, assembled: Assembled, ways: Ways) -> Evidence:
+    """What the gates judge by. Where the loop is written is part of it, also in a copy of the project."""
+    loop = assembled.loop
+    files = (path.resolve() for path in ways.defined_in)
+    inside = (p.relative_to(top) for p in files if p.is_relative_to(top := ways.project.resolve()))
+    return Evidence(
+        root,
+        protected=loop.protected,
+        may_change=loop.may_change,
+        gates=loop.spec().get("gates", ()),
+        defined_in=tuple(map(str, inside)),
+    )
 
 
 async def _move_in(

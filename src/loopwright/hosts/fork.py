@@ -79,7 +79,7 @@ def fork(
         if apart:
             _inherited(project, parent, run, _trees(facts), apart=True)
         elif state.workspace is not None:
-            workspace = _of_parent(project, parent, state)
+            workspace = _of_parent(project, parent)
             if workspace.recorded and state.snapshot is not None:
                 changed = _brought_back(workspace, store, parent, state.snapshot, project, force=force)
             _inherited(project, parent, run, _trees(facts) if workspace.recorded else (), apart=False)
@@ -105,10 +105,8 @@ def _trees(facts: Facts) -> tuple[str, ...]:
     return tuple(dict.fromkeys(tree for tree in found if tree is not None))
 
 
-def _of_parent(project: Path, parent: str, state: LoopState) -> Workspace:
-    protected = Loop.from_spec(state.spec).protected
-    outputs = outputs_of(project)
-    return open_workspace("in_place", project, project / STATE, parent, protected=protected, outputs=outputs)
+def _of_parent(project: Path, parent: str) -> Workspace:
+    return open_workspace("in_place", project, project / STATE, parent, outputs=outputs_of(project))
 
 
 def _brought_back(

@@ -256,7 +256,7 @@ def _opened(
         hear=ways.hear,
         begin=ways.begin,
         tell=ways.tell,
-        on_tamper=assembled.loop.on_tamper or "restore",
+        on_tamper=assembled.loop.on_tamper,
         waits=ways.wait,
         person=ways.person,
         sandbox=sandbox.wrapping(assembled.loop, ways, root, apart.copy_of(journal.run, assembled, ways)),

@@ -12,14 +12,14 @@ from loopwright.core import events as ev
 from loopwright.hosts import take
 from loopwright.hosts.ways import Ways
 from loopwright.running import UNSEEN, Run, look
-from loopwright.standing import note_tampering
+from loopwright.standing import answer_tampering
 from loopwright.supervise import sweep
 
 
 async def mend(run: Run, ways: Ways, marks: Mapping[str, str], *, rested: bool) -> None:
     """What a crash left: the old tree is ended, the present state kept, the attempt recorded as interrupted.
 
-    Unless the run rested (paused, a person asked), what became of protected files in an iteration is nobody's edit.
+    Unless the run rested (paused, a person asked), what became of evidence in an iteration is nobody's edit.
     """
     journal, workspace = run.journal, run.workspace
     state = journal.state
@@ -33,13 +33,7 @@ async def mend(run: Run, ways: Ways, marks: Mapping[str, str], *, rested: bool) 
     it = state.current
     if it is None or (it.open is None and rested):
         return
-    touched = await asyncio.to_thread(workspace.touched)
-    if run.on_tamper == "ask":
-        note_tampering(run, touched)
-    elif touched:
-        await look(run)
-        restored = await asyncio.to_thread(workspace.put_back, touched)
-        journal.record(run.clock.now(), ev.EvidenceChanged(paths=restored, action="restored"))
+    await answer_tampering(run, crashed=True)
     if it.open is None:
         return
     folder = run.artifacts / f"{it.number:04d}" / f"attempt-{it.open.attempt}"

@@ -34,8 +34,7 @@ def restore(project: Path, store: Store, run: str, tree: str | None, *, force: b
     if tree is None:
         raise UsageError(f"run {run} has no snapshot of that iteration")
     me, here = owner(), project / STATE
-    loop = Loop.from_spec(state.spec)
-    mode = loop.mode()
+    mode = Loop.from_spec(state.spec).mode()
     apart = mode in {"worktree", "folder"}
     with lock(copies.home(here, run) if apart else project, here, run, me):
         copy = copies.find(here, run) if apart else None
@@ -47,7 +46,6 @@ def restore(project: Path, store: Store, run: str, tree: str | None, *, force: b
             root,
             here,
             run,
-            protected=loop.protected,
             outputs=(*outputs_of(root), *store.files),
             copy=copy,
         )

@@ -41,6 +41,7 @@ class Ways:
     person: Callable[[Run], None] = lambda _: None  # called again and again while one is waited for
     accept_changes: bool = False
     origin: str = "hand"
+    defined_in: tuple[Path, ...] = ()  # the files that the loop is written in
     by: str = ""
     note: str | None = None
     add: Mapping[str, float] = field(default_factory=dict)

@@ -40,7 +40,7 @@ def told(before: LoopState, event: ev.Event, after: LoopState) -> tuple[Kind, st
             }
             return ("work", words[cause]) if cause in words else None
         case ev.EvidenceChanged(paths=paths, action=action):
-            return "alert", f"protected files were changed ({action}): {_some(paths)}"
+            return "alert", f"evidence was changed ({action}): {_some(paths)}"
         case ev.AlertRaised(kind=kind, action=action, message=message, critical=critical):
             return "alert", f"{kind} ({'critical' if critical else action}): {brief(message)}"
         case ev.IterationClosed(outcome=outcome):

@@ -66,10 +66,10 @@ def frozen_patterns(root: Path, *, top: Path | None = None, info: Path | None = 
     top = top or root
     inner = os.fsencode(root.relative_to(top)).split(b"/") if root != top else []
     if info is not None:
-        lines += _from_above(_patterns(os.fsencode(info)), inner)
+        lines += _from_above(patterns_in(os.fsencode(info)), inner)
     for depth in range(len(inner)):
         folder = os.path.join(os.fsencode(top), *inner[:depth])
-        lines += _from_above(_patterns(os.path.join(folder, b".gitignore")), inner[depth:])
+        lines += _from_above(patterns_in(os.path.join(folder, b".gitignore")), inner[depth:])
     for prefix, patterns in _below(os.fsencode(root)):
         lines += [_from_below(pattern, prefix) for pattern in patterns]
     lines += [name + b"/" for name in sorted(LITTER_FOLDERS)]
@@ -97,9 +97,9 @@ def _below(root: bytes) -> Iterator[tuple[bytes, list[bytes]]]:
                 found = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
         except OSError:
             continue  # unreadable or gone: git cannot look into it either
-        patterns = _patterns(os.path.join(root, prefix, b".gitignore")) if b".gitignore" in found else []
+        patterns = patterns_in(os.path.join(root, prefix, b".gitignore")) if b".gitignore" in found else []
         if prefix and b".git" in found:
-            patterns = _patterns(os.path.join(root, prefix, b".git/info/exclude")) + patterns
+            patterns = patterns_in(os.path.join(root, prefix, b".git/info/exclude")) + patterns
         if patterns:
             yield prefix, patterns
         if any(line in {b"*", b"/*", b"**"} for line in patterns) and not any(
@@ -110,8 +110,8 @@ def _below(root: bytes) -> Iterator[tuple[bytes, list[bytes]]]:
         folders += [os.path.join(prefix, name) for name in inner if name != b".git"]
 
 
-def _patterns(file: bytes) -> list[bytes]:
-    """The lines of a file of patterns that say something; git too reads no symlink here."""
+def patterns_in(file: bytes) -> list[bytes]:
+    """The lines of a file of patterns that say something; git too reads no symlink here. None when it is missing."""
     try:
         if not stat.S_ISREG(os.lstat(file).st_mode):
             return []

@@ -1,14 +1,14 @@
-"""The workspace of one run: its folder, snapshots and protected files, as the host uses them.
+"""The workspace of one run: its folder, snapshots and evidence, as the host uses them.
 
-Rule: nothing here moves the user's own folder backwards except putting protected files back, and what they
-are replaced by is kept in a snapshot first.
+Rule: nothing here moves the user's own folder backwards except putting evidence back, and what it is
+replaced by is kept in a snapshot first.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,6 +16,7 @@ from typing import Final
 from loopwright.errors import NotStartable, WorkspaceError
 from loopwright.ports import Changes, Past
 from loopwright.workspace import protect
+from loopwright.workspace.evidence import Evidence, Touched, copied, touched
 from loopwright.workspace.git import Diff, Git, fingerprint, open_git
 from loopwright.workspace.none import Unrecorded
 from loopwright.workspace.ours import Copy, Mode, began
@@ -26,7 +27,7 @@ TOOLS: Final = (".venv", "node_modules")  # a pristine checkout has none of its 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """The workspace at one moment: its tree and the digest of its protected files."""
+    """The workspace at one moment: its tree and the digest of its evidence."""
 
     tree: str | None
     evidence: str | None
@@ -36,18 +37,18 @@ class Look:
 class Workspace:
     """The folder an agent works in; calls block and may come from any thread, one at a time."""
 
-    def __init__(self, mode: Mode, kept: Git | Unrecorded, globs: Sequence[str], copies: Path) -> None:
+    def __init__(self, mode: Mode, kept: Git | Unrecorded, evidence: Evidence, copies: Path) -> None:
         self.mode = mode
         self.root = kept.root
         self.problem = ""
         self._kept = kept
-        self._globs = tuple(globs)
+        self._set = evidence
         self._copies = copies
         self._own_list = copies.parent / "gate-files.json"
         self._under_way = copies.parent / "restoring"
         self._own: frozenset[str] | None = None
-        self._evidence: dict[str, str] | None = None  # the true protected files, once they are known
-        self.trusted: str | None = None  # their digest
+        self._evidence: dict[str, str] | None = None  # the true one, once it is known
+        self.trusted: str | None = None  # its digest
         self._tree: str | None = None
         self._next = 0
 
@@ -63,12 +64,12 @@ class Workspace:
 
     @property
     def watched(self) -> bool:
-        """Whether there is anything to look at: snapshots or protected files."""
-        return self.recorded or bool(self._globs)
+        """Whether there is anything to look at: snapshots or evidence."""
+        return self.recorded or self._set.there
 
     def look(self) -> Look:
         """The workspace as it is now, kept as a snapshot when it is a new one."""
-        evidence = protect.digest(self._protected()) if self._globs else None
+        evidence = protect.digest(self._set.now(self._evidence)) if self._set.there else None
         if not isinstance(self._kept, Git):
             return Look(tree=None, evidence=evidence)
         seen = self._kept.now()
@@ -80,15 +81,9 @@ class Workspace:
             self._tree = seen.tree
         return Look(tree=seen.tree, evidence=evidence, left_out=seen.left_out)
 
-    def _protected(self) -> dict[str, str]:
-        """The protected files as they are now; new ones beside the true ones are nobody's evidence yet."""
-        seen = protect.protected(self.root, self._globs)
-        known = self._evidence
-        return seen if known is None else {path: was for path, was in seen.items() if path in known}
-
     def trust(self) -> str | None:
-        """Takes the protected files as they are now, new ones too, for the true ones; their digest."""
-        if not self._globs:
+        """Takes the evidence as it is now, new files too, for the true one; its digest."""
+        if not self._set.there:
             return None
         self._evidence = None
         digest = self.keep()
@@ -96,25 +91,25 @@ class Workspace:
         return digest
 
     def keep(self) -> str:
-        """The digest of the protected files as they are now, copied so that they can be trusted under it later."""
-        seen = self._protected()
+        """The digest of the evidence as it is now, copied so that it can be trusted under it later."""
+        seen = self._set.now(self._evidence)
         digest = protect.digest(seen)
         try:
-            protect.keep_copies(self.root, seen, self._copies)
+            protect.keep_copies(self.root, copied(seen), self._copies)
             write_whole(self._copies / f"{digest}.json", json.dumps(seen).encode())
         except OSError as error:
             raise WorkspaceError(
-                f"the protected files cannot be copied to {self._copies}: {error.strerror or error}"
+                f"the evidence files cannot be copied to {self._copies}: {error.strerror or error}"
             ) from error
         return digest
 
     def unmatched(self) -> tuple[str, ...]:
         """The globs that protect nothing: a slip of the pen, or files to come."""
-        return tuple(glob for glob in self._globs if not protect.protected(self.root, (glob,)))
+        return self._set.unmatched()
 
     def remember(self, digest: str | None) -> None:
-        """Takes the protected files recorded under `digest` for the true ones (after a resume)."""
-        if not self._globs or digest is None:
+        """Takes the evidence recorded under `digest` for the true one (after a resume)."""
+        if not self._set.there or digest is None:
             return
         try:
             known = json.loads((self._copies / f"{digest}.json").read_text(encoding="utf-8"))
@@ -122,19 +117,25 @@ class Workspace:
                 raise ValueError("it was changed")
         except (OSError, ValueError) as error:
             raise WorkspaceError(
-                f"the record of the protected files is lost ({error}); start a new run"
+                f"the record of the evidence files is lost ({error}); start a new run"
             ) from None
-        self._evidence, self.trusted = known, digest
+        self._evidence, self.trusted = self._set.of(known), digest
 
-    def touched(self) -> tuple[str, ...]:
-        """The protected files that are changed or gone. New ones are not tampering."""
-        if not self._globs:
-            return ()
-        return protect.tampered(self._evidence or {}, protect.protected(self.root, self._globs))
+    def touched(self) -> Touched:
+        """How the evidence differs from the true one."""
+        if self._evidence is None:
+            return Touched()
+        return touched(self._evidence, self._set.now(self._evidence))
+
+    def copied(self, paths: Iterable[str]) -> tuple[str, ...]:
+        """Those of these paths that can be put back: not new ones, nor shared files."""
+        known = copied(self._evidence or {})
+        return tuple(path for path in paths if path in known)
 
     def put_back(self, paths: tuple[str, ...]) -> tuple[str, ...]:
-        """Puts protected files back as they were; the paths that changed."""
-        return tuple(map(shown, protect.put_back(self.root, self._copies, self._evidence or {}, paths)))
+        """Puts evidence back as it was; the paths that changed."""
+        known = copied(self._evidence or {})
+        return tuple(map(shown, protect.put_back(self.root, self._copies, known, paths)))
 
     def after_gate(self, tree: str) -> tuple[tuple[str, ...], str]:
         """The files of `tree` that a gate changed or deleted, and the tree now.
@@ -253,7 +254,7 @@ def open_workspace(
     state: Path,
     run: str,
     *,
-    protected: Sequence[str] = (),
+    evidence: Evidence | None = None,
     outputs: tuple[Path, ...] = (),
     copy: Copy | None = None,
     aside: bool = False,
@@ -261,11 +262,11 @@ def open_workspace(
     """The workspace of `run`; without git there are no snapshots, and `problem` says so.
 
     `root` is the user's folder, or that of the `copy` of a run that works apart. `aside`: snapshots go to `state`
-    alone, nothing is written in the user's repository.
+    alone, nothing is written in the user's repository. Without `evidence` there is none.
     """
     copies = state / "artifacts" / run / "protected"
     if mode == "none":
-        return Workspace(mode, Unrecorded(root), (), copies)
+        return Workspace(mode, Unrecorded(root), Evidence(root), copies)
     try:
         kept: Git | Unrecorded = open_git(root, state, run, outputs=outputs, copy=copy, aside=aside)
         problem = ""
@@ -273,7 +274,7 @@ def open_workspace(
         if began(state, run):  # its snapshots are wanted
             raise
         kept, problem = Unrecorded(root), str(error)
-    opened = Workspace(mode, kept, protected, copies)
+    opened = Workspace(mode, kept, evidence or Evidence(root), copies)
     opened.problem = problem
     if copy is not None:
         opened.finish_restoring()

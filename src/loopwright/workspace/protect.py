@@ -21,7 +21,7 @@ from loopwright.sites import glob_pattern
 from loopwright.workspace import ignore, place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
 MOST_FILES = 50_000
@@ -56,6 +56,17 @@ def protected(root: Path, globs: Iterable[str]) -> dict[str, str]:
                     f"{MOST_BYTES:,} bytes: name fewer"
                 )
     return {os.fsdecode(path): found[path] for path in sorted(found)}
+
+
+def matcher(globs: Iterable[str]) -> Callable[[bytes], bool]:
+    """Whether a path is one that these globs name."""
+    patterns = [glob_pattern(os.fsencode(glob)) for glob in globs]
+    return lambda path: any(pattern.fullmatch(path) for pattern in patterns)
+
+
+def digest_of(root: Path, path: bytes) -> str:
+    """The digest of what stands at `path` below the root."""
+    return _digest(root, path)[0]
 
 
 def digest(mapping: Mapping[str, str]) -> str:
