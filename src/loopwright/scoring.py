@@ -88,8 +88,8 @@ async def _scored(run: Run, gate: Gate, iteration: int) -> tuple[Score, float]:
             except NotStartable as error:
                 score = Score(0.0, str(error), status="error", cause="tool")
     score = settle(gate.rule, run.policy.threshold, score)
-    if score.status == "pass" and iteration:
-        score = await asyncio.to_thread(_looked_away, run, score)
+    if score.status == "pass" and iteration and (tools := _heeding(score)):
+        score = await asyncio.to_thread(_looked_away, run, score, tools)
     return score, round(run.clock.monotonic() - started, 3)
 
 
@@ -128,15 +128,18 @@ async def _measured(run: Run, gate: Gate, iteration: int, root: Path) -> Score:
     return await measure(gate, seen, place)
 
 
-def _looked_away(run: Run, score: Score) -> Score:
-    """The score, with how many comments the work adds that tell the tool which passed it to look away."""
+def _heeding(score: Score) -> frozenset[str]:
+    """The tools behind a score that heed comments which tell them to look away."""
     command = score.evidence.get("command")
     names = suppressions.tools(command) if isinstance(command, list) else frozenset()
-    if score.unit == "%":
-        names |= {"coverage"}
-    if not names or (diff := run.workspace.diff(run.journal.state.base)) is None:
+    return names | {"coverage"} if score.unit == "%" else names
+
+
+def _looked_away(run: Run, score: Score, tools: frozenset[str]) -> Score:
+    """The score, with how many such comments the work adds."""
+    if (diff := run.workspace.diff(run.journal.state.base)) is None:
         return score
-    return replace(score, evidence={**score.evidence, "suppressions": suppressions.added(diff.text, names)})
+    return replace(score, evidence={**score.evidence, "suppressions": suppressions.added(diff.text, tools)})
 
 
 async def _undone(run: Run, iteration: int) -> tuple[str, bool]:

@@ -320,7 +320,8 @@ def test_a_shim_that_was_killed_or_stopped_saves_nobody(tmp_path, how):
 
     end = asyncio.run(main())
     assert survivors(family.members) == []
-    assert end.leftovers >= 2
+    # Stopped without end, the shim may have been killed before it could count those that died of TERM.
+    assert end.leftovers >= (1 if how == "stopped again and again" else 2)
     assert (end.ended, end.signal) == {
         "killed": ("exited", signal.SIGKILL),
         "stopped": ("timeout", signal.SIGTERM),
