@@ -55,7 +55,7 @@ ROWS = {
     "high_error_rate": Row(
         numbers="window = 2", calls=(ODD,) * 5, at=2, says="2 of the last 2 iterations errored"
     ),
-    "stall": Row(numbers="window = 2", calls=(QUIET,) * 5, at=2, says="the same gates fail since iteration"),
+    "stall": Row(numbers="window = 2", calls=(QUIET,) * 5, at=2, says="the same things keep it from passing"),
 }
 
 

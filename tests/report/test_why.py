@@ -293,7 +293,7 @@ It goes on when it is resumed; something ends its process: memory, a reboot, a k
 
 ## health
 A monitor stopped it:
-  STALL in iteration 3: nothing changed and the same gates fail since iteration 1
+  STALL in iteration 3: nothing changed since iteration 1, and the same things keep it from passing
 figures:
   iterations  3 of 6
   work        3.3s of 30m

@@ -159,9 +159,10 @@ def test_an_npm_project_is_repaired(tmp_path):
     (folder / ".gitignore").write_text("node_modules\n")
     before = committed(folder)
     stage = Stage(folder, tmp_path / "plan.json")
+    package = (folder / "package.json").read_text()
     stage.script(
-        {"write": {"package.json": (folder / "package.json").read_text().replace("vitest run", "true")}},
-        {"write": {"src/intervals.js": unlinted.replace('""', "0")}, "say": "tests pass"},
+        {"write": {"package.json": package.replace("vitest run", "true")}, "say": "all tests pass"},
+        {"write": {"package.json": package, "src/intervals.js": unlinted}, "say": "tests pass"},
         {"write": {"src/intervals.js": mistyped}, "say": "no more warnings"},
         {"write": {"src/intervals.js": right}, "say": "types are right"},
     )
@@ -173,7 +174,15 @@ protected = ["test/**"]
 """
     )
     ran = stage("run", "--as", "npm", "--json")
-    print(ran.err)
-    assert (ran.code, ran.doc["reason"]) == (0, "quality_reached"), ran.err
+    assert (ran.code, ran.doc["reason"], ran.doc["iterations"]) == (0, "quality_reached", 4), ran.err
+    assert "nothing passes until this is undone: package.json" in ran.err
+    assert statuses(stage) == {
+        "npm": ["fail", "pass", "pass", "pass", "pass"],  # it runs what package.json says
+        "vitest": ["fail", "fail", "pass", "pass", "pass"],
+        "eslint": ["fail", "fail", "fail", "pass", "pass"],
+        "tsc": ["fail", "fail", "fail", "fail", "pass"],
+    }
+    assert "undo package.json" in stage("show", "npm", "--prompt", "--iteration", "2", expect=0).out
+    assert "intervals.test.js" in stage("show", "npm", "--prompt", "--iteration", "2", expect=0).out
     assert source.read_text() == right
     assert of_the_user(folder) == before

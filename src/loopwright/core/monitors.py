@@ -225,7 +225,7 @@ def stall(rule: Stall, scored: Sequence[Closed]) -> str | None:
         return None
     if any((c.work, c.fingerprint) != (first.work, first.fingerprint) for c in window):
         return None
-    return f"nothing changed and the same gates fail since iteration {first.number}"
+    return f"nothing changed since iteration {first.number}, and the same things keep it from passing"
 
 
 def healthy(state: LoopState) -> bool:
