@@ -1,14 +1,11 @@
 """What agent and gates are started through: a command of the user's, or bubblewrap where it can run.
 
 `fake` stands for bubblewrap: it writes down what it is asked for and runs the rest, without any walls. What the real
-one keeps out is tried where there is one that works (`-m pytest -rs` says where not).
+one keeps out is tried by `make test-tools`.
 """
 
 import os
 import shutil
-import subprocess
-import time
-from pathlib import Path
 
 import pytest
 from stage import PYTHON, Stage
@@ -153,78 +150,3 @@ def test_functions_cannot_be_walled_in(stage):
     ran = stage(*words, "--set", 'sandbox=["env"]', expect=2)
     assert "sandbox: agent work is a function, which runs inside loopwright" in ran.err
     assert "sandbox: gate judge is a function" in ran.err
-
-
-def works():
-    """Whether there is a bubblewrap that can run here."""
-    bwrap = shutil.which("bwrap")
-    words = ("--ro-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "true")
-    return (
-        bwrap is not None
-        and subprocess.run([bwrap, *words], capture_output=True, check=False).returncode == 0
-    )
-
-
-real = pytest.mark.skipif(not works(), reason="no bubblewrap that can make a sandbox here")
-TRIES = """
-echo mine > work.txt; echo no > {outside}; cat {secret} > seen.txt; ls .agent-state > state.txt
-echo no > .git/planted; mv .git gone; kill -9 {pid}; echo "$LOOPWRIGHT_ARTIFACTS" > where.txt
-touch "$LOOPWRIGHT_ARTIFACTS/note" /tmp/private && echo ok > done.txt; exit 0
-"""
-
-
-@real
-def test_what_walls_keep_in(stage, tmp_path):
-    home, outside = tmp_path / "home", tmp_path / "outside.txt"
-    (home / ".ssh").mkdir(parents=True)
-    (home / ".ssh/id").write_text("secret")
-    outside.write_text("as it was\n")
-    stage.env["HOME"] = str(home)
-    stage.write("try.sh", TRIES.format(outside=outside, secret=home / ".ssh/id", pid=os.getpid()))
-    with subprocess.Popen(["sleep", "300"]) as other:
-        stage.write("kill.sh", f"kill -9 {other.pid}")
-        words = (
-            "run",
-            "--goal",
-            "g",
-            "--agent",
-            "sh try.sh",
-            "--gate",
-            "test -s done.txt",
-            "--gate",
-            "sh -c 'sh kill.sh; true'",
-        )
-        stage(*words, "--as", "r", "--set", "sandbox=bwrap", expect=0)
-        assert other.poll() is None
-        other.kill()
-    read = {name: (stage.folder / f"{name}.txt").read_text() for name in ("work", "seen", "state", "where")}
-    assert outside.read_text() == "as it was\n"
-    assert read["work"] == "mine\n"
-    assert read["seen"] == ""
-    assert read["state"].split() == ["artifacts", "once"]
-    assert (stage.folder / ".git/HEAD").exists()
-    assert not (stage.folder / ".git/planted").exists()
-    assert Path(read["where"].strip(), "note").exists()
-
-
-def words_of(process):
-    try:
-        return (process / "cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ")
-    except OSError:
-        return b""
-
-
-@real
-@pytest.mark.parametrize("patient", [True, False])
-def test_a_walled_program_gets_its_grace_and_leaves_nothing(stage, patient):
-    ending = "trap 'echo bye > bye.txt; exit 0' TERM" if patient else "trap '' TERM"
-    stage.write(
-        "slow.sh", f"{ending}\nsleep 397 & setsid sleep 398 &\ntouch up.txt\nwhile :; do sleep 0.05; done\n"
-    )
-    words = ("run", "--goal", "g", "--agent", "sh slow.sh", "--gate", "false", "--as", "r", "--no-baseline")
-    began = time.monotonic()
-    limits = ("--max-iterations", "1", "--set", "limits.attempt_timeout=1s", "--set", "limits.grace=1s")
-    stage(*words, *limits, "--set", "sandbox=bwrap", expect=3)
-    assert time.monotonic() - began < 20
-    assert (stage.folder / "bye.txt").exists() is patient
-    assert not {b"sleep 397", b"sleep 398"} & set(map(words_of, Path("/proc").glob("[0-9]*")))
