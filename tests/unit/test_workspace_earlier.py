@@ -63,17 +63,28 @@ def test_removals_are_first_so_that_a_file_can_take_a_folders_place():
 
 def test_only_what_lies_beside_is_linked(tmp_path):
     root, folder = tmp_path / "root", tmp_path / "folder"
-    for path in ("build/x", "a/node_modules/y", "tests/z.log", "out/w"):
+    for path in ("build/x", "module/m", "a/node_modules/y", "tests/z.log", "out/w"):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).touch()
-    (folder / "a").mkdir(parents=True)
+    for path in ("a", "module"):
+        (folder / path).mkdir(parents=True)
     (folder / "out").symlink_to(tmp_path / "elsewhere")
-    listed = ["build/", "a/node_modules/", "a/__pycache__/", ".agent-state/", ".git/", "tests/z.log", "out/w"]
+    listed = [
+        "build/",
+        "module",
+        "a/node_modules/",
+        "a/__pycache__/",
+        ".agent-state/",
+        ".git/",
+        "tests/z.log",
+        "out/w",
+    ]
     link_left_out([path.encode() for path in listed], root, folder, is_test)
     assert sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*")) == [
-        "a", "a/node_modules", "build", "out",
+        "a", "a/node_modules", "build", "module", "out",
     ]  # fmt: skip
     assert (folder / "build/x").exists()
+    assert (folder / "module/m").exists()
     assert not (tmp_path / "elsewhere").exists()
 
 

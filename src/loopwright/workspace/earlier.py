@@ -19,7 +19,7 @@ from loopwright.workspace import ignore, runners
 
 Entry = tuple[bytes, bytes, bytes]  # a path, and how the first and the second tree have it: `mode blob`
 
-_REPOSITORY: Final = b"160000 "
+REPOSITORY: Final = b"160000 "  # how a submodule is entered: a commit, no files
 _TOOLS: Final = frozenset({b".venv", b"node_modules"})
 _MOST_LINKS: Final = 10_000
 
@@ -67,7 +67,7 @@ def old_tests(
     changed = {
         path: was
         for path, was in old.items()
-        if present.get(path) != was and not was.startswith(_REPOSITORY) and not (path in stay and _gone(was))
+        if present.get(path) != was and not was.startswith(REPOSITORY) and not (path in stay and _gone(was))
     }
     if not changed:
         return None
@@ -108,6 +108,8 @@ def link_left_out(
             continue
         name = os.fsdecode(path)
         link = inside / name
+        if link.is_dir() and not link.is_symlink() and not any(link.iterdir()):
+            link.rmdir()  # how git checks out a submodule
         if os.path.lexists(link) or not link.parent.resolve().is_relative_to(inside):
             continue
         link.parent.mkdir(parents=True, exist_ok=True)

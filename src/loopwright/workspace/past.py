@@ -72,5 +72,7 @@ def checkout(git: plumbing.Call, tree: str, folder: Path, old: earlier.Old | Non
         own("update-index", "--replace", "-z", "--index-info", stdin=earlier.index_lines(old))
     own("checkout-index", "--all", "--quiet", b"--prefix=" + os.fsencode(folder) + b"/")
     if old is not None:
+        listed = own("ls-files", "-z", "-s").split(b"\0")
+        inner = [line.partition(b"\t")[2] for line in listed if line.startswith(earlier.REPOSITORY)]
         left_out = git("ls-files", "-z", "-o", "--directory").split(b"\0")
-        earlier.link_left_out(filter(None, left_out), git.cwd, folder, old.counts)
+        earlier.link_left_out(filter(None, [*inner, *left_out]), git.cwd, folder, old.counts)
