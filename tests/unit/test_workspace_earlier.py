@@ -68,6 +68,8 @@ def test_only_what_lies_beside_is_linked(tmp_path):
         (root / path).touch()
     for path in ("a", "module"):
         (folder / path).mkdir(parents=True)
+    (tmp_path / "elsewhere/empty").mkdir(parents=True)
+    (root / "out/empty").mkdir()
     (folder / "out").symlink_to(tmp_path / "elsewhere")
     listed = [
         "build/",
@@ -78,6 +80,7 @@ def test_only_what_lies_beside_is_linked(tmp_path):
         ".git/",
         "tests/z.log",
         "out/w",
+        "out/empty/",
     ]
     link_left_out([path.encode() for path in listed], root, folder, is_test)
     assert sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*")) == [
@@ -85,7 +88,8 @@ def test_only_what_lies_beside_is_linked(tmp_path):
     ]  # fmt: skip
     assert (folder / "build/x").exists()
     assert (folder / "module/m").exists()
-    assert not (tmp_path / "elsewhere").exists()
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["empty"]
+    assert not (tmp_path / "elsewhere/empty").is_symlink()
 
 
 @pytest.mark.parametrize("path", ["tests/a.py", "src/test_a.py", "a_test.go", "x/conftest.py", "a/b.spec.ts"])

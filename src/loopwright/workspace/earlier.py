@@ -108,9 +108,11 @@ def link_left_out(
             continue
         name = os.fsdecode(path)
         link = inside / name
+        if not link.parent.resolve().is_relative_to(inside):
+            continue  # behind a link that leads out
         if link.is_dir() and not link.is_symlink() and not any(link.iterdir()):
             link.rmdir()  # how git checks out a submodule
-        if os.path.lexists(link) or not link.parent.resolve().is_relative_to(inside):
+        if os.path.lexists(link):
             continue
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(root / name)
