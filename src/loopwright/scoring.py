@@ -11,7 +11,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from loopwright import standing
+from loopwright import old_tests, standing
 from loopwright.core import events as ev
 from loopwright.core.judge import settle
 from loopwright.core.policy import RunGates
@@ -88,13 +88,17 @@ async def _scored(run: Run, gate: Gate, iteration: int) -> tuple[Score, float]:
             except NotStartable as error:
                 score = Score(0.0, str(error), status="error", cause="tool")
     score = settle(gate.rule, run.policy.threshold, score)
+    if iteration and run.workspace.frees:
+        score = await old_tests.with_old(
+            run, gate, score, lambda root: _measured(run, gate, iteration, root, "/old-tests")
+        )
     if score.status == "pass" and iteration and (tools := _heeding(score)):
         score = await asyncio.to_thread(_looked_away, run, score, tools)
     return score, round(run.clock.monotonic() - started, 3)
 
 
-async def _measured(run: Run, gate: Gate, iteration: int, root: Path) -> Score:
-    """What one gate measures in the folder `root`."""
+async def _measured(run: Run, gate: Gate, iteration: int, root: Path, beside: str = "") -> Score:
+    """What one gate measures in the folder `root`; its files go to its own folder, or one `beside` them."""
     state = run.journal.state
     it = state.current
     seen = Seen(
@@ -111,7 +115,7 @@ async def _measured(run: Run, gate: Gate, iteration: int, root: Path) -> Score:
         ),
         changes=lambda: run.workspace.changes(state.base, state.snapshot),
     )
-    folder = folder_of(run, iteration, f"gate-{gate.name}", made=run.workspace.mode != "none")
+    folder = folder_of(run, iteration, f"gate-{gate.name}{beside}", made=run.workspace.mode != "none")
     own = {"CI": "1", "LOOPWRIGHT_ITERATION": str(iteration), "LOOPWRIGHT_ARTIFACTS": str(folder)}
     if gate.python:
         own["PYTHONPYCACHEPREFIX"] = str(folder / "pycache")
@@ -123,7 +127,7 @@ async def _measured(run: Run, gate: Gate, iteration: int, root: Path) -> Score:
         timeout_s=gate.timeout or run.policy.limits.gate_timeout,
         grace_s=run.policy.limits.grace,
         redact=run.journal.redact,
-        sandbox=run.sandbox((folder, root) if gate.clean else (folder,), False),
+        sandbox=run.sandbox((folder,) if root == run.workspace.root else (folder, root), False),
     )
     return await measure(gate, seen, place)
 

@@ -94,8 +94,9 @@ def test_a_clean_gate_without_snapshots_cannot_run(stage):
     no_git.mkdir()
     for tool in ("sh", "test"):
         (no_git / tool).symlink_to(f"/bin/{tool}" if tool == "sh" else "/usr/bin/test")
-    ran = stage("run", stage.file(CLEAN), "--as", "r", expect=7, PATH=str(no_git))
+    ran = stage("run", stage.file('may_change = ["t/**"]\n' + CLEAN), "--as", "r", expect=7, PATH=str(no_git))
     assert "clean = true needs snapshots of the work" in ran.err
+    assert "may_change: tests are judged as they are; their old text needs snapshots" in ran.err
 
 
 def test_clean_and_writes_contradict_each_other(stage):

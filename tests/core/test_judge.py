@@ -10,7 +10,7 @@ from sim import BROKEN, FAIL, NO_PROOF, PASS, SKIP, graded
 from loopwright.core.closing import better
 from loopwright.core.judge import Rule, judge, settle
 from loopwright.core.state import Iteration, LoopState
-from loopwright.core.values import Best, Score, Scored, Verdict
+from loopwright.core.values import Best, Closed, Score, Scored, Verdict
 
 FAST = settings(derandomize=True, deadline=None, database=None, max_examples=150)
 NOT_A_PASS = [FAIL, BROKEN, NO_PROOF, SKIP, None, Score(1.0, status="fail"), Score(1.0)]
@@ -176,6 +176,24 @@ def of(score: float, *, passed=False, objective=None, min_gain=0.0) -> Verdict:
 )
 def test_the_best_iteration(verdicts, best):
     assert best_after(*verdicts) == best
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "best"),
+    [
+        (of(0.4), of(0.4), 2),
+        (of(0.4), of(0.3), 1),
+        (of(0.4, passed=True), of(0.4), 1),
+        (of(0.4, objective=1.0), of(0.3, objective=1.0, min_gain=1.0), 2),
+        (of(0.4, objective=1.0), of(0.4, objective=0.5), 1),
+    ],
+)
+def test_what_a_person_sent_back_is_not_kept_before_what_is_as_good(first, second, best):
+    one = better(LoopState(), Iteration(number=1), first)
+    for outcome, found in (("revised", best), ("not_accepted", 1)):
+        closed = Closed(number=1, outcome=outcome, score=first.score, passed=first.passed, peak=first.score)
+        state = LoopState(best=one, recent=(closed,), fresh_from=1)
+        assert better(state, Iteration(number=2), second).iteration == found
 
 
 def test_an_objective_counts_in_its_direction():

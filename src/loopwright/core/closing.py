@@ -51,9 +51,14 @@ def closing(state: LoopState, it: Iteration, outcome: Outcome, verdict: Verdict 
 
 
 def better(state: LoopState, it: Iteration, verdict: Verdict) -> Best | None:
-    """The best iteration once this one is closed: passed, then score or objective, then the earliest."""
+    """The best iteration once this one is closed: passed, then score or objective, then the earliest.
+
+    One that a person sent back is not kept before a later one that is as good.
+    """
     best = state.best
-    if state.tampered is not None or (best is not None and not _beats(verdict, best)):
+    if state.tampered is not None or (
+        best is not None and not _beats(verdict, best, even=_sent_back(state, best))
+    ):
         return best
     return Best(
         iteration=it.number,
@@ -86,15 +91,22 @@ def best_measures(before: Mapping[str, float], scores: tuple[Scored, ...]) -> Ma
     return {**before, **new} if new else before
 
 
-def _beats(verdict: Verdict, best: Best) -> bool:
+def _sent_back(state: LoopState, best: Best) -> bool:
+    return state.fresh_from >= best.iteration > 0 and any(
+        closed.number == best.iteration and closed.outcome == "revised" for closed in state.recent
+    )
+
+
+def _beats(verdict: Verdict, best: Best, *, even: bool) -> bool:
+    """Whether this is better, or as good where that is enough."""
     if verdict.passed != best.passed:
         return verdict.passed
     if verdict.objective is None and best.objective is None:
-        return verdict.score > best.score
+        return verdict.score > best.score or (even and verdict.score == best.score)
     if verdict.objective is None or best.objective is None:
         return best.objective is None  # a measure beats none; the two are never compared
     gain = verdict.objective - best.objective
-    return gain > 0 and gain >= verdict.min_gain - ROUNDING
+    return (even and gain >= 0) or (gain > 0 and gain >= verdict.min_gain - ROUNDING)
 
 
 def short(item: str) -> str:

@@ -26,6 +26,8 @@ async def mend(run: Run, ways: Ways, marks: Mapping[str, str], *, rested: bool) 
     workspace.remember(state.evidence)
     if workspace.problem:
         ways.tell(f"no snapshots: {workspace.problem}")
+        if workspace.frees:
+            ways.tell("may_change: tests are judged as they are; their old text needs snapshots")
     taken_over = state.claim is not None and state.claim.epoch > 1  # a new run has left nothing behind
     left = await asyncio.to_thread(sweep, marks) if taken_over else 0
     if left:

@@ -139,10 +139,13 @@ def backtest(policy: Policy, recorded: Record) -> Tested:
         gap = str(end)
     except IllegalEvent as error:
         gap = f"the record does not fit from here on ({error})"
-    would = _standing(state)
-    if gap:
+    really, would = _standing(recorded.state), _standing(state)
+    whole = tape.head is None and not any(isinstance(event, ev.PolicyChanged) for _, event in facts)
+    if gap and whole and recorded.state.finished is None:
+        would = really  # paused, waiting or under way: as far as it came, nothing would have been otherwise
+    elif gap:
         would = replace(would, reason=BEYOND, explanation=gap)
-    return Tested(run=recorded.state.run, really=_standing(recorded.state), would=would)
+    return Tested(run=recorded.state.run, really=really, would=would)
 
 
 def _standing(state: LoopState) -> Standing:

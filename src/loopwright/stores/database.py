@@ -51,9 +51,11 @@ def open_database(path: Path) -> apsw.Connection:
             _create(path)
         elif path.stat().st_size == 0:
             raise Corrupt(f"{path} is empty: it held runs and was damaged. {ANEW.capitalize()}")
-        db = _connect(path)
+        looking = not os.access(path.parent, os.W_OK)
+        db = _connect_to_look(path) if looking else _connect(path)
         _check(path, db)  # before anything is set: a file of somebody else's stays as it is
-        _tune(db)
+        if not looking:
+            _tune(db)
     except UNREADABLE as error:
         raise problem(path, error) from None
     return db
@@ -99,6 +101,22 @@ def _create(path: Path) -> None:
 
 def _connect(path: Path) -> apsw.Connection:
     db = apsw.Connection(str(path))
+    db.set_busy_timeout(BUSY_MS)
+    return db
+
+
+def _connect_to_look(path: Path) -> apsw.Connection:
+    """For a folder in which no log can be made: what is in it can be read.
+
+    A log that is there is read too, with its shared memory. Where there is none the file is all, and is taken as it
+    is, because without a log SQLite would not open it.
+    """
+    log = path.with_name(f"{path.name}-wal")
+    whole = not log.exists() or log.stat().st_size == 0
+    db = apsw.Connection(
+        f"{path.absolute().as_uri()}{'?immutable=1' if whole else ''}",
+        flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI,
+    )
     db.set_busy_timeout(BUSY_MS)
     return db
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from loopwright.workspace import protect
 from loopwright.workspace.deciding import STANDS, WHOLE, Deciding
+from loopwright.workspace.earlier import is_test
 from loopwright.workspace.named import named
 
 _PART = "part:"
@@ -45,6 +46,7 @@ class Evidence:
         self._root = root
         self._globs = tuple(protected)
         self._free = protect.matcher(may_change)
+        self.frees = bool(may_change)
         self._deciding = (
             None if gates is None else Deciding(root, named(gates), files=defined_in, free=self._free)
         )
@@ -73,6 +75,10 @@ class Evidence:
     def of(self, known: Mapping[str, str]) -> dict[str, str]:
         """What of a mapping on record is evidence: what may change by now is not."""
         return {path: was for path, was in known.items() if not self._free(os.fsencode(path))}
+
+    def free_test(self, path: bytes) -> bool:
+        """Whether this is a test, as it is called, that the agent may change."""
+        return self._free(path) and is_test(path)
 
     def unmatched(self) -> tuple[str, ...]:
         """The globs that protect nothing: a slip of the pen, or files to come."""

@@ -29,6 +29,8 @@ from loopwright.workspace.ours import BRING_BACK, Copy, Ours, check_place, note_
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from loopwright.workspace.earlier import Entry, Old
+
 PATCH_BYTES = 1024 * 1024
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _TREE = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
@@ -226,9 +228,13 @@ class Git:
             )
         return Diff(files=files, text=text)
 
-    def checkout(self, tree: str, folder: Path) -> None:
-        """The files of `tree`, byte for byte, in a folder that is new or empty; the workspace is not touched."""
-        past.checkout(self._git, _tree(tree), folder)
+    def checkout(self, tree: str, folder: Path, old: Old | None = None) -> None:
+        """The files of `tree` in a folder that is new or empty (see `past.checkout`); the workspace is not touched."""
+        past.checkout(self._git, _tree(tree), folder, old)
+
+    def entries(self, old: str, new: str) -> Iterator[Entry]:
+        """How two trees have what differs between them: see `past.entries`."""
+        return past.entries(self._compared(_tree(old), _tree(new)))
 
     def _compared(self, *words: str) -> list[bytes]:
         """How two trees, the last of the words, differ; WorkspaceError naming one that is lost."""

@@ -38,7 +38,7 @@ class Word:
 class Named:
     """What gates name: kinds of tools, words that may be files, programs looked for on PATH, those behind a wrapper.
 
-    `scripts` are files whose text says what else is run.
+    `scripts` are files whose text says what else is run. `tests`: a runner of tests is started, or what says that it is.
     """
 
     kinds: frozenset[str] = frozenset()
@@ -46,6 +46,7 @@ class Named:
     programs: frozenset[str] = frozenset()
     wrapped: frozenset[str] = frozenset()
     scripts: frozenset[Word] = frozenset()
+    tests: bool = False
 
     def __or__(self, other: Named) -> Named:
         return Named(
@@ -54,6 +55,7 @@ class Named:
             self.programs | other.programs,
             self.wrapped | other.wrapped,
             self.scripts | other.scripts,
+            self.tests or other.tests,
         )
 
     @property
@@ -90,6 +92,11 @@ def _gate(gate: Mapping[str, Any]) -> Named:
     if "python" in found.kinds:
         found |= Named(programs=frozenset({"python", "python3"}))
     return found
+
+
+def starts_tests(argv: list[str]) -> bool:
+    """Whether a command starts a runner of tests (`unittest`, `go`), or what calls itself one (`make test`, `t/run.sh`)."""
+    return _command([str(word) for word in argv], "").tests
 
 
 # Gates that only read what another gate's command wrote.
@@ -131,10 +138,13 @@ def _command(argv: list[str], cwd: str, *, wrapped: bool = False, depth: int = 0
         inner = Named()
         if program == "coverage" and rest[:1] == ["run"]:
             inner = _python(rest[1:], cwd, depth)
-        return found | inner | Named(kinds=frozenset(runners.TESTERS[program])) | _given(rest, cwd)
+        kinds = frozenset(runners.TESTERS[program])
+        return found | inner | Named(kinds=kinds, tests=True) | _given(rest, cwd)
     found |= _given(rest, cwd)
     if program in runners.RUNNERS:
-        return found | runs(program, cwd)
+        tests = program in {"tox", "nox"} or any("test" in word for word in rest)
+        return found | runs(program, cwd) | Named(tests=tests)
+    found |= Named(tests="test" in program)
     return found if "/" in argv[0] else found | Named(kinds=runners.EVERYTHING)
 
 
@@ -160,6 +170,13 @@ def _script(text: str, cwd: str) -> Named:
     return Named(words=frozenset({word}), scripts=frozenset({word}))
 
 
+def _run_file(text: str, cwd: str) -> Named:
+    """A script that an interpreter runs; it may call itself a test."""
+    *folders, name = PurePosixPath(text).parts or ("",)
+    within = () if text.startswith("/") else folders
+    return _script(text, cwd) | Named(tests="test" in name or bool(runners.TEST_FOLDERS.intersection(within)))
+
+
 def _wrapped(rest: list[str], cwd: str, *, wrapped: bool, depth: int) -> Named:
     """What is named behind `uv run`, `timeout 60`, `env A=b` and the like: from the first program that is known."""
     known = {**runners.TESTERS, **runners.CHECKERS}
@@ -176,7 +193,7 @@ def _shell(rest: list[str], cwd: str, depth: int) -> Named:
     options = [at for at, word in enumerate(rest) if re.fullmatch(r"-[a-z]*c[a-z]*", word)]
     if not options or options[0] + 1 >= len(rest):
         script = next((word for word in rest if not word.startswith("-")), "")
-        return _given(rest, cwd) | _script(script, cwd)
+        return _given(rest, cwd) | _run_file(script, cwd)
     at = options[0] + 1
     found = _given(rest[at + 1 :], cwd) if len(rest) > at + 1 else Named()
     for command in _commands(rest[at]):
@@ -222,11 +239,11 @@ def _python(rest: list[str], cwd: str, depth: int) -> Named:
             module = rest[at + 1]
             if module in {**runners.TESTERS, **runners.CHECKERS} or module in runners.RUNNERS:
                 tool = _command(rest[at + 1 :], cwd, wrapped=True, depth=depth + 1)
-                return found | Named(tool.kinds, tool.words)
+                return found | Named(tool.kinds, tool.words, tests=tool.tests)
             files = _module(module, cwd)
             return found | Named(words=files, scripts=files) | _given(rest[at + 2 :], cwd)
         if word.endswith(".py") or "/" in word or (not word.startswith("-") and rest[at - 1] not in _TAKES):
-            return found | _given(rest[at:], cwd) | _script(word, cwd)
+            return found | _given(rest[at:], cwd) | _run_file(word, cwd)
     return found
 
 

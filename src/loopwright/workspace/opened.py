@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -16,6 +16,7 @@ from typing import Final
 from loopwright.errors import NotStartable, WorkspaceError
 from loopwright.ports import Changes, Past
 from loopwright.workspace import protect
+from loopwright.workspace.earlier import Old, old_tests
 from loopwright.workspace.evidence import Evidence, Touched, copied, touched
 from loopwright.workspace.git import Diff, Git, fingerprint, open_git
 from loopwright.workspace.none import Unrecorded
@@ -66,6 +67,11 @@ class Workspace:
     def watched(self) -> bool:
         """Whether there is anything to look at: snapshots or evidence."""
         return self.recorded or self._set.there
+
+    @property
+    def frees(self) -> bool:
+        """Whether the agent may change what would be evidence."""
+        return self._set.frees
 
     def look(self) -> Look:
         """The workspace as it is now, kept as a snapshot when it is a new one."""
@@ -176,17 +182,29 @@ class Workspace:
         """What changed from one tree to another, or to now; `None` where nothing is recorded."""
         return None if old is None else self._kept.diff(old, new)
 
-    def checkout(self, tree: str | None, folder: Path) -> None:
+    def old_tests(
+        self, base: str | None, now: str | None, edits: Sequence[tuple[str, str]], new: Collection[str] = ()
+    ) -> Old | None:
+        """The tests of `may_change` that are not as they were at `base`, or as the user left them; `None` for none.
+
+        What gates left and the `new` files among these paths are not taken away.
+        """
+        if not self._set.frees or not isinstance(self._kept, Git) or now is None or base in {None, now}:
+            return None
+        stay = {*map(os.fsencode, self._gates_own()), *map(os.fsencode, new)}
+        return old_tests(self._kept.entries, str(base), now, edits, self._set.free_test, stay)
+
+    def checkout(self, tree: str | None, folder: Path, old: Old | None = None) -> None:
         """A pristine checkout of `tree` in a new folder, with links to the tools that stand in the workspace.
 
-        NotStartable where there are no snapshots to make it of.
+        With the `old` tests in the place of those of the tree. NotStartable where there are no snapshots to make it of.
         """
         if tree is None or not isinstance(self._kept, Git):
             raise NotStartable(
                 f"clean = true needs snapshots of the work, and there are none: {self.problem}"
             )
         folder.mkdir(mode=0o700)
-        self._kept.checkout(tree, folder)
+        self._kept.checkout(tree, folder, old)
         for name in TOOLS:
             if (self.root / name).is_dir() and not os.path.lexists(folder / name):
                 (folder / name).symlink_to(self.root / name)

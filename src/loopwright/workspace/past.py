@@ -7,12 +7,12 @@ agent has put there.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from loopwright.workspace import plumbing
+from loopwright.workspace import earlier, plumbing
 
 TEXT_BYTES: Final = 1_000_001  # of one file: enough to see that it is too large
 PATCH_BYTES: Final = 32_000_000
@@ -50,10 +50,29 @@ def change(git: plumbing.Call, old: str, new: str) -> tuple[bytes, bytes, bool]:
     return raw, patch, whole
 
 
-def checkout(git: plumbing.Call, tree: str, folder: Path) -> None:
-    """Writes the files of a tree into a folder that is new or empty, by an index of its own beside it."""
+def entries(fields: Iterable[bytes]) -> Iterator[earlier.Entry]:
+    """Each path that differs between two trees, and how the first and the second have it, from `diff-tree --raw -z`."""
+    left = iter(fields)
+    for item in left:
+        if item:
+            before, after, was, is_, _ = item.removeprefix(b":").split(b" ")
+            yield next(left), b"%s %s" % (before, was), b"%s %s" % (after, is_)
+
+
+def checkout(git: plumbing.Call, tree: str, folder: Path, old: earlier.Old | None = None) -> None:
+    """Writes the files of a tree into a folder that is new or empty, by an index of its own beside it.
+
+    With `old` tests in the place of those of the tree; then what no snapshot holds is linked, too.
+    """
     own = replace(
         git, env={**git.env, "GIT_INDEX_FILE": os.fsencode(folder.with_name(f"{folder.name}.index"))}
     )
     own("read-tree", tree)
+    if old is not None:
+        own("update-index", "--replace", "-z", "--index-info", stdin=earlier.index_lines(old))
     own("checkout-index", "--all", "--quiet", b"--prefix=" + os.fsencode(folder) + b"/")
+    if old is not None:
+        listed = own("ls-files", "-z", "-s").split(b"\0")
+        inner = [line.partition(b"\t")[2] for line in listed if line.startswith(earlier.REPOSITORY)]
+        left_out = git("ls-files", "-z", "-o", "--directory").split(b"\0")
+        earlier.link_left_out(filter(None, [*inner, *left_out]), git.cwd, folder, old.counts)
