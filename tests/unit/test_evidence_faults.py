@@ -113,6 +113,13 @@ GO = {
     event("run", test="T"): "incomplete",
     event("run", test="T") + event("pass", test="T") + event("run", test="U") + event("pass"): "incomplete",
     RAN + event("pass", "q"): "inconsistent",
+    event("fail") + RAN: "fail",
+    RAN + event("pass"): "inconsistent",
+    RAN + RAN: "pass",
+    RAN + "FAIL\tp [build failed]\n": "inconsistent",
+    RAN + "# q\nq/q.go:5:1: syntax error\n": "incomplete",
+    RAN + "# q\nq/q.go:5:1: syntax error\nFAIL\tq [bui": "incomplete",
+    "# q\ncgo: warning of something\n" + RAN: "pass",
     RAN + '{"Action":"run","Pack': "malformed",
     RAN + '{"Action":"pass","Action":"fail"}\n': "duplicate_key",
     RAN + "{" * 100_000 + "\n": "malformed",
@@ -486,8 +493,8 @@ def test_the_options_of_suites(gate, tmp_path):
 
 def test_how_many_tests_there_are_is_bounded(tmp_path, monkeypatch):
     from loopwright.evidence import gotest as go_reader
+    from loopwright.evidence import lint as lint_reader
     from loopwright.evidence import tally
-    from loopwright.evidence import types as type_reader
 
     monkeypatch.setattr(tally, "MOST", 10)
     assert answer(given(tap, "ok\n" * 11 + "1..11\n", tmp_path)) == "too_large"
@@ -495,7 +502,7 @@ def test_how_many_tests_there_are_is_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(go_reader, "_MOST", 10)
     text = "".join(event("run", test=f"T{i}") for i in range(12))
     assert answer(given(gotest, text, tmp_path)) == "too_large"
-    monkeypatch.setattr(type_reader, "_MOST", 10)
+    monkeypatch.setattr(lint_reader, "_MOST", 10)
     assert answer(given(types, ERROR * 12, tmp_path)) == "too_large"
 
 

@@ -13,8 +13,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from loopwright.errors import BadEvidence
 from loopwright.evidence import files
-from loopwright.evidence.tally import FAILED, PASSED, SKIPPED, Tally, Tests
+from loopwright.evidence.tally import FAILED, MOST, PASSED, SKIPPED, Tally, Tests
 from loopwright.evidence.text import one_line, plain
 
 _DEEPEST = 20  # subtests in subtests
@@ -132,6 +133,8 @@ class _Reader:
         if number != here.points:
             if number in here.odd:
                 here.fault = here.fault or f"the number {number} twice"
+            if len(here.odd) >= MOST:
+                raise BadEvidence("too_large", f"{self.name} holds more than {MOST:,} tests")
             here.odd.add(number)
             here.places.add(here.points)
         name, directive = _described(found[3])
