@@ -63,6 +63,13 @@ TAP = {
     "": "no_output",
     "  \n": "no_output",
     "Hello, I ran all tests and they passed\n": "malformed",
+    "1..2\nok 1 - a # time=5.1ms {\n    1..1\n    ok 1 - x {\n        1..1\n        ok 1\n    }\n}\nok 2\n": "pass",
+    "ok 1 - parses {\nok 2 - parses {\n1..2\n": "pass",
+    "1..1\nok 1 - a {\n": "incomplete",
+    "1..1\nok 1 - a {\n    1..1\n    not ok 1 - x\n}\n": "inconsistent",
+    "1..1\nok 1 - a {\n    1..2\n    ok 1 - x\n}\n": "inconsistent",
+    "1..1\nok 1 - a {\n    1..1\n    ok 1 - x\n": "incomplete",
+    "1..1\nnot ok 1 - a # time=5.1ms {\n    1..1\n    not ok 1 - x\n}\n": "fail",
 }
 
 
@@ -76,6 +83,8 @@ def test_tap_says_what_failed(tmp_path):
     found = given(tap, text, tmp_path, 1)
     assert found.failing == ("b", "test 3")
     assert found.reason.splitlines() == ["2 of 3 tests fail", "b: not 1", "test 3: at x.js"]
+    timed = given(tap, "1..1\nnot ok 1 - a # time=5.1ms {\n    1..1\n    not ok 1 - x\n}\n", tmp_path, 1)
+    assert (timed.failing, timed.reason.splitlines()[1]) == (("a",), "a: x")
     twice = given(tap, "1..2\nok 1 - a\nok 2 - a\n", tmp_path)
     assert twice.raw == 2
 
