@@ -17,7 +17,6 @@ PASSED = [{"fullName": "a", "status": "passed"}, {"fullName": "b", "status": "pa
 GREEN = {
     "junit": b'<testsuite name="s" tests="2"><testcase name="a"/><testcase name="b"><skipped/></testcase></testsuite>',
     "tap": b"ok 1 - a\nok 2 - b\n1..2",
-    "tap14": b"1..1\nok 1 - a {\n    1..1\n    ok 1 - b\n}",
     "gotest": b'{"Action":"run","Package":"p","Test":"T"}\n{"Action":"pass","Package":"p","Test":"T"}\n'
     b'{"Action":"output","Package":"p","Output":"ok"}\n{"Action":"pass","Package":"p"}',
     "jest": json.dumps({"testResults": [{"name": "a.js", "assertionResults": PASSED}], "success": True}).encode(),
@@ -33,7 +32,7 @@ GREEN = {
 
 def bad(kind, data):
     """How much speaks against the report; BadEvidence where it proves nothing."""
-    suites = {"junit": junit, "tap": tap, "tap14": tap, "gotest": gotest, "cargo": libtest}
+    suites = {"junit": junit, "tap": tap, "gotest": gotest, "cargo": libtest}
     if kind in suites:
         return suites[kind].read([("r", iter([data]))]).bad
     if kind == "jest":
