@@ -63,6 +63,13 @@ TAP = {
     "": "no_output",
     "  \n": "no_output",
     "Hello, I ran all tests and they passed\n": "malformed",
+    "1..2\nok 1 - a # time=5.1ms {\n    1..1\n    ok 1 - x {\n        1..1\n        ok 1\n    }\n}\nok 2\n": "pass",
+    "ok 1 - parses {\nok 2 - parses {\n1..2\n": "pass",
+    "1..1\nok 1 - a {\n": "incomplete",
+    "1..1\nok 1 - a {\n    1..1\n    not ok 1 - x\n}\n": "inconsistent",
+    "1..1\nok 1 - a {\n    1..2\n    ok 1 - x\n}\n": "inconsistent",
+    "1..1\nok 1 - a {\n    1..1\n    ok 1 - x\n": "incomplete",
+    "1..1\nnot ok 1 - a # time=5.1ms {\n    1..1\n    not ok 1 - x\n}\n": "fail",
 }
 
 
@@ -76,6 +83,8 @@ def test_tap_says_what_failed(tmp_path):
     found = given(tap, text, tmp_path, 1)
     assert found.failing == ("b", "test 3")
     assert found.reason.splitlines() == ["2 of 3 tests fail", "b: not 1", "test 3: at x.js"]
+    timed = given(tap, "1..1\nnot ok 1 - a # time=5.1ms {\n    1..1\n    not ok 1 - x\n}\n", tmp_path, 1)
+    assert (timed.failing, timed.reason.splitlines()[1]) == (("a",), "a: x")
     twice = given(tap, "1..2\nok 1 - a\nok 2 - a\n", tmp_path)
     assert twice.raw == 2
 
@@ -113,6 +122,13 @@ GO = {
     event("run", test="T"): "incomplete",
     event("run", test="T") + event("pass", test="T") + event("run", test="U") + event("pass"): "incomplete",
     RAN + event("pass", "q"): "inconsistent",
+    event("fail") + RAN: "fail",
+    RAN + event("pass"): "inconsistent",
+    RAN + RAN: "pass",
+    RAN + "FAIL\tp [build failed]\n": "inconsistent",
+    RAN + "# q\nq/q.go:5:1: syntax error\n": "incomplete",
+    RAN + "# q\nq/q.go:5:1: syntax error\nFAIL\tq [bui": "incomplete",
+    "# q\ncgo: warning of something\n" + RAN: "pass",
     RAN + '{"Action":"run","Pack': "malformed",
     RAN + '{"Action":"pass","Action":"fail"}\n': "duplicate_key",
     RAN + "{" * 100_000 + "\n": "malformed",
@@ -486,8 +502,8 @@ def test_the_options_of_suites(gate, tmp_path):
 
 def test_how_many_tests_there_are_is_bounded(tmp_path, monkeypatch):
     from loopwright.evidence import gotest as go_reader
+    from loopwright.evidence import lint as lint_reader
     from loopwright.evidence import tally
-    from loopwright.evidence import types as type_reader
 
     monkeypatch.setattr(tally, "MOST", 10)
     assert answer(given(tap, "ok\n" * 11 + "1..11\n", tmp_path)) == "too_large"
@@ -495,7 +511,7 @@ def test_how_many_tests_there_are_is_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(go_reader, "_MOST", 10)
     text = "".join(event("run", test=f"T{i}") for i in range(12))
     assert answer(given(gotest, text, tmp_path)) == "too_large"
-    monkeypatch.setattr(type_reader, "_MOST", 10)
+    monkeypatch.setattr(lint_reader, "_MOST", 10)
     assert answer(given(types, ERROR * 12, tmp_path)) == "too_large"
 
 

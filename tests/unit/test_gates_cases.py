@@ -85,10 +85,7 @@ def judged(name, where):
     if name == "junit/make_huge.py":
         return score(junit(run=[sys.executable, str(case), "report.xml", "20"], report="report.xml"), where)
     if name == "junit/stale_report_scenario.sh":
-        run = ["sh", str(case), "."]
-        assert (
-            score(junit(run=run, report="report.xml"), where).status == "pass"
-        )  # it writes one, the first time
+        run = ["sh", str(case), "."]  # what it leaves says of itself that it is two hours old
         return score(junit(run=run, report="report.xml"), where)
     if name.startswith("junit/os_exit_zero"):
         (where.root / "test_early_exit.py").write_bytes(case.read_bytes())

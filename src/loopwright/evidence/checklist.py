@@ -39,7 +39,10 @@ def items(data: bytes) -> tuple[Item, ...]:
         elif (begun := _FENCE.fullmatch(line)) and not (begun[1][0] == "`" and "`" in begun[2]):
             fence = begun[1]
             continue
-        line = _COMMENT.sub("", line)
+        closed_ones, last, open_ = line.rpartition(
+            "-->"
+        )  # behind it nothing is closed, nor searched again and again
+        line = _COMMENT.sub("", closed_ones + last) + open_
         if line.lstrip().startswith("<!--"):  # further in a line only what is closed there is a comment
             commented = True
             continue

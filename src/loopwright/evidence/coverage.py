@@ -20,6 +20,10 @@ from loopwright.evidence import strict_json
 
 Format = Literal["auto", "coverage.py", "cobertura", "lcov"]
 
+_IN_RECORD = frozenset({"DA", "BRDA", "LF", "LH", "BRF", "BRH", "end_of_record"})
+_RATES = ("line-rate", "branch-rate")
+_ROUNDED = 0.011  # rates with two digits, cut off
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
@@ -80,14 +84,23 @@ def _coverage_py(data: bytes, name: str) -> Coverage:
     totals = document.get("totals") if isinstance(document, dict) else None
     if not isinstance(totals, dict) or "num_statements" not in totals:
         raise BadEvidence("malformed", f"{name} has no totals.num_statements: not a report of coverage json")
-    if "percent_covered" in totals:
-        strict_json.number(totals["percent_covered"], f"totals.percent_covered of {name}")
-    return Coverage(
+    found = Coverage(
         covered_lines=_whole(totals, "covered_lines", name),
         lines=_whole(totals, "num_statements", name),
         covered_branches=_whole(totals, "covered_branches", name, 0),
         branches=_whole(totals, "num_branches", name, 0),
     )
+    if "percent_covered" in totals:
+        percent = strict_json.number(totals["percent_covered"], f"totals.percent_covered of {name}")
+        covered, of = found.covered_lines + found.covered_branches, found.lines + found.branches
+        _must_agree(percent / 100, covered, of, f"totals.percent_covered of {name} is {percent:g}")
+    return found
+
+
+def _must_agree(rate: float, covered: int, of: int, what: str) -> None:
+    """BadEvidence `inconsistent` for a rate that is not that of its counts, however it was rounded."""
+    if of > 0 and abs(rate - Fraction(covered, of)) > _ROUNDED:
+        raise BadEvidence("inconsistent", f"{what}, but {covered} of {of} are covered")
 
 
 def _whole(totals: dict[str, Any], key: str, name: str, missing: int | None = None) -> int:
@@ -104,7 +117,7 @@ class _Cobertura:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.path: list[str] = []
+        self.depth = self.methods = 0  # elements that are open, and how many of them are methods
         self.header: dict[str, str] = {}
         self.lines = self.covered = self.branches = self.covered_branches = 0
 
@@ -117,15 +130,16 @@ class _Cobertura:
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         """An element begins."""
-        if not self.path:
+        if not self.depth:
             if tag != "coverage":
                 raise BadEvidence(
                     "malformed", f"{self.name} is not Cobertura XML: it begins with <{tag[:40]}>"
                 )
             self.header = attributes
-        elif tag == "line" and "method" not in self.path:  # those of methods stand in their class again
+        elif tag == "line" and not self.methods:  # those of methods stand in their class again
             self.line(attributes)
-        self.path.append(tag)
+        self.depth += 1
+        self.methods += tag == "method"
 
     def line(self, attributes: dict[str, str]) -> None:
         """One line of a class."""
@@ -137,9 +151,10 @@ class _Cobertura:
             self.covered_branches += _count(covered, f"condition-coverage in {self.name}")
             self.branches += _count(of, f"condition-coverage in {self.name}")
 
-    def end(self, _tag: str) -> None:
+    def end(self, tag: str) -> None:
         """An element ends."""
-        self.path.pop()
+        self.depth -= 1
+        self.methods -= tag == "method"
 
 
 def _cobertura(data: bytes, name: str) -> Coverage:
@@ -155,9 +170,7 @@ def _cobertura(data: bytes, name: str) -> Coverage:
     except (ValueError, LookupError) as error:  # an encoding Python does not know
         raise BadEvidence("malformed", f"{name} is in an encoding that cannot be read: {error}") from None
     header = reader.header
-    for rate in ("line-rate", "branch-rate"):
-        if rate in header:
-            _rate(header[rate], f"{rate} of {name}")
+    rates = {rate: _rate(header[rate], f"{rate} of {name}") for rate in _RATES if rate in header}
     if "lines-valid" not in header or "lines-covered" not in header:
         return Coverage(
             covered_lines=reader.covered,
@@ -165,22 +178,27 @@ def _cobertura(data: bytes, name: str) -> Coverage:
             covered_branches=reader.covered_branches,
             branches=reader.branches,
         )
-    return Coverage(
+    found = Coverage(
         covered_lines=_count(header["lines-covered"], f"lines-covered of {name}"),
         lines=_count(header["lines-valid"], f"lines-valid of {name}"),
         covered_branches=_count(header.get("branches-covered", "0"), f"branches-covered of {name}"),
         branches=_count(header.get("branches-valid", "0"), f"branches-valid of {name}"),
     )
+    if "line-rate" in rates:
+        what = f"line-rate of {name} is {rates['line-rate']:g}"
+        _must_agree(rates["line-rate"], found.covered_lines, found.lines, what)
+    return found
 
 
-def _rate(text: str, what: str) -> None:
-    """Check a rate, which is not used but betrays a broken report."""
+def _rate(text: str, what: str) -> float:
+    """A rate, which is not used but betrays a broken report."""
     try:
         rate = strict_json.number(float(text), what)
     except ValueError:
         raise BadEvidence("not_a_number", f"{what} is {text[:40]!r}, not a number") from None
     if not 0 <= rate <= 1:
         raise BadEvidence("inconsistent", f"{what} is {rate}, outside 0 to 1")
+    return rate
 
 
 def _count(text: str, what: str) -> int:
@@ -205,7 +223,11 @@ def _lcov(data: bytes, name: str) -> Coverage:
     for number, raw in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
         key, colon, value = raw.strip().partition(":")
         where = f"line {number} of {name}"
+        if key in _IN_RECORD and not record:
+            raise BadEvidence("malformed", f"{where} is not LCOV: {key} stands in no record of a file (SF)")
         if key == "SF":
+            if record:
+                raise BadEvidence("malformed", f"{where}: a record begins in that of {file[:200]!r}")
             file, record = value, {"open": 1}
         elif key == "DA":
             line, _, rest = value.partition(",")

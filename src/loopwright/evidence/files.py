@@ -26,7 +26,7 @@ def chunks(path: Path, name: str, max_bytes: int, redact: Redactor | None = None
     """
     try:
         # O_NONBLOCK: opening a pipe that nobody writes to must not hold us.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except FileNotFoundError:
         raise BadEvidence("missing_report", f"{name} does not exist") from None
     except OSError as error:

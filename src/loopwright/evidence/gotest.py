@@ -38,6 +38,7 @@ class _Package:
     tests: int = 0
     failed: bool = False
     empty: bool = False  # it says that there was nothing to run
+    hollow: bool = False  # it passed and ran nothing, and does not say why
     open: dict[str, str] = field(default_factory=dict)  # tests that run, with what they said
     said: str = ""
     build: str = ""  # what was built for it and could not be
@@ -70,6 +71,7 @@ def read(
         state, some = _State(), False
         for line in decode(stderr).splitlines():
             _text(state, line)
+        state.about = ""
         for number, line in enumerate(files.lines(pieces, name), 1):
             some = some or bool(line.strip())
             _line(state, tally, line, f"line {number} of {name}")
@@ -93,6 +95,7 @@ def _line(state: _State, tally: Tally, line: str, where: str) -> None:
             return
         if isinstance(event, dict) and isinstance(event.get("Action"), str):
             state.events += 1
+            state.about = ""
             _event(state, tally, event)
             return
     _text(state, line)
@@ -102,6 +105,7 @@ def _text(state: _State, line: str) -> None:
     """A line that is no event."""
     if found := _FAIL.match(line):
         state.broken.add(found[1])
+        state.about = ""
     elif line.startswith("# "):
         state.about = line[2:].split(" ", 1)[0]
     elif state.about and line.strip():
@@ -140,9 +144,11 @@ def _event(state: _State, tally: Tally, event: dict[str, Any]) -> None:
 
 
 def _of_package(state: _State, package: _Package, action: str, output: str, event: dict[str, Any]) -> None:
-    if action in _ENDS:
-        package.end = action
-        package.build = str(event.get("FailedBuild", ""))
+    if action in _ENDS:  # of two runs in one report, neither hides what the other one was
+        package.hollow |= action == "pass" and not (package.tests or package.empty or package.open)
+        package.end = "fail" if package.end == "fail" else action
+        package.build = package.build or str(event.get("FailedBuild", ""))
+        package.tests, package.empty = 0, False
     elif action == "output":
         package.empty |= any(words in output for words in _UNTESTED) or output.startswith("Benchmark")
         state.cached += output.startswith("ok ") and "(cached)" in output
@@ -164,8 +170,13 @@ def _close(state: _State, tally: Tally, name: str) -> None:
             _lost(state, tally, path, package.said, package.build.split(" ", 1)[0])
         elif not package.end and not package.failed:
             tally.distrust("incomplete", f"{name} breaks off: the package {path} has no end")
-        elif package.end == "pass" and not package.tests and not package.empty and not lost:
+        elif package.hollow:
             tally.distrust("inconsistent", f"{name}: the package {path} passed and ran no test")
+    if state.about:
+        tally.distrust("incomplete", f"{name} breaks off where the compiler speaks of {state.about[:200]}")
+    for path in sorted(state.broken & state.packages.keys()):
+        if state.packages[path].end != "fail":
+            tally.distrust("inconsistent", f"{name}: {path} could not be built and passed")
     for path in sorted(state.broken - state.packages.keys()):
         if not any(path == package.build.split(" ", 1)[0] for package in state.packages.values()):
             _lost(state, tally, path, "", path)

@@ -18,7 +18,7 @@ from loopwright.evidence import files
 from loopwright.evidence.tally import KEPT, Failing, Tally, Tests, identity
 from loopwright.evidence.text import clip, decode, one_line, plain
 
-_RUNNING = re.compile(r"running (\d{1,9}) tests?$")
+_RUNNING = re.compile(r"running (\d+) tests?$")
 _RESULT = re.compile(
     r"test result: (ok|FAILED)\. (\d+) passed; (\d+) failed; (\d+) ignored; (\d+) measured; \d+ filtered out"
 )
@@ -31,6 +31,7 @@ _NOT_THE_POINT = re.compile(r"error: (could not compile|aborting due|\d+ targets
 _RERUN = re.compile(r"error: test failed, to rerun pass `(.+)`")
 _DIED = re.compile(r"\s+process didn't exit successfully: .* \((.+)\)$")
 _PANIC = re.compile(r"thread '.*' (?:\(\d+\) )?panicked at (.*)")
+_LONGEST = 4000  # characters of a line of cargo's
 _TEXT = 2500  # characters kept of what a failing test said
 
 
@@ -79,7 +80,7 @@ def read(
 def _line(counts: _Counts, tally: Tally, name: str, line: str) -> None:
     if found := _RUNNING.match(line):
         _finish(counts, tally, name)
-        counts.due, counts.section, counts.listing = int(found[1]), "", False
+        counts.due, counts.section, counts.listing = int(found[1][:12]), "", False
     elif found := _RESULT.match(line):
         _result(counts, tally, name, found)
     elif found := _SECTION.match(line):
@@ -128,6 +129,7 @@ def _finish(counts: _Counts, tally: Tally, name: str) -> None:
 
 def _compiled(counts: _Counts, line: str) -> None:
     """A line of cargo or the compiler."""
+    line = line[:_LONGEST]
     if found := _RERUN.match(line):
         counts.rerun = found[1]
     elif found := _DIED.match(line):
@@ -155,6 +157,10 @@ def _tests(counts: _Counts, tally: Tally, number: int, *, allow_empty: bool) -> 
         for name, said in sorted(counts.builds.items())
     ]
     failed = max(counts.failed, len(counts.names))
+    if counts.rerun:
+        tally.distrust(
+            "inconsistent", f"{tally.last}: cargo says that {counts.rerun} failed, and no result does"
+        )
     if failed == 0 and not counts.builds:
         if tally.doubt is not None:
             raise tally.doubt

@@ -17,11 +17,12 @@ from typing import Any, Literal
 
 from loopwright.errors import BadEvidence
 from loopwright.evidence import strict_json
-from loopwright.evidence.text import decode, one_line, plain
+from loopwright.evidence.text import decoded, one_line, plain
 
 Format = Literal["auto", "ruff", "eslint", "json", "text"]
 
 KEPT = 200  # findings kept; all are counted
+_MOST = 300_000
 _PARSE_RULES = {"invalid-syntax", "syntax-error", "E902", "E999"}  # the file was not linted
 _LINE = re.compile(r"^(?P<path>[^\s:][^:\n]*):(?P<line>\d+):(?:(?P<column>\d+):)?\s*(?P<message>\S.*)$")
 _PATH = ("path", "file", "filename", "filePath", "file_path", "fileName")
@@ -41,8 +42,8 @@ class Finding:
     syntax: bool = False
 
     def __str__(self) -> str:
-        place = ":".join(str(p) for p in (self.path, self.line, self.column) if p is not None)
-        return one_line(f"{place} {self.rule} {self.message}", 300)
+        where = ":".join(str(p) for p in (self.path, self.line, self.column) if p is not None)
+        return one_line(f"{where} {self.rule} {self.message}", 300)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +77,7 @@ def read(
     if not data.strip():
         raise BadEvidence("no_output", f"{name} is empty: a linter that checked something says so")
     if form == "text":
-        return gathered(_text(data), root)
+        return gathered(_text(data, name), root)
     document, chatter = strict_json.only_value(data, name)
     if not isinstance(document, list) or not all(isinstance(item, dict) for item in document):
         raise BadEvidence("malformed", f"{name} is not a list of findings")
@@ -102,14 +103,14 @@ def _ruff(item: dict[str, Any], name: str) -> Finding:
         raise BadEvidence("malformed", f"{name} is not ruff's JSON: an entry without filename or message")
     code = item.get("code")
     rule = str(code) if code else "syntax-error"
-    place = item.get("location")
-    place = place if isinstance(place, dict) else {}
+    at = item.get("location")
+    at = at if isinstance(at, dict) else {}
     return Finding(
         path=str(item["filename"] or "(no file)"),
         rule=rule,
         message=str(item["message"]),
-        line=_line(place.get("row")),
-        column=_line(place.get("column")),
+        line=_line(at.get("row")),
+        column=_line(at.get("column")),
         syntax=not code or rule in _PARSE_RULES,
     )
 
@@ -172,10 +173,11 @@ def _first(item: dict[str, Any], keys: Sequence[str]) -> str:
     return next((str(item[key]) for key in keys if isinstance(item.get(key), str | int) and item[key]), "")
 
 
-def _text(data: bytes) -> list[Finding]:
+def _text(data: bytes, name: str) -> list[Finding]:
     """Lines as compilers write them; the first word of the message is the rule where it looks like one."""
-    found = []
-    for line in decode(data).splitlines():
+    found: list[Finding] = []
+    for line in decoded(data, name).splitlines():
+        must_be_few(len(found), name)
         if m := _LINE.match(line):
             first, _, rest = m["message"].partition(" ")
             coded = bool(rest) and re.fullmatch(r"[A-Z]+[0-9]+:?", first) is not None
@@ -184,11 +186,22 @@ def _text(data: bytes) -> list[Finding]:
                     path=m["path"],
                     rule=first.rstrip(":") if coded else "(no rule)",
                     message=rest if coded else m["message"],
-                    line=int(m["line"]),
-                    column=int(m["column"]) if m["column"] else None,
+                    line=place(m["line"]),
+                    column=place(m["column"]),
                 )
             )
     return found
+
+
+def place(digits: str | None) -> int | None:
+    """The number of a line or column as a report writes it; of one that no file has, its first digits."""
+    return None if digits is None else int(digits[:9])
+
+
+def must_be_few(count: int, name: str) -> None:
+    """BadEvidence `too_large` for more findings than anybody will ever read."""
+    if count > _MOST:
+        raise BadEvidence("too_large", f"{name} lists more than {_MOST:,} findings")
 
 
 def _line(value: object) -> int | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 from urllib.parse import unquote
 
 from loopwright.errors import BadEvidence
@@ -23,6 +23,7 @@ from loopwright.evidence.text import one_line
 Level = Literal["error", "warning", "note", "none"]
 
 LEVELS: Final[tuple[Level, ...]] = ("none", "note", "warning", "error")
+_T = TypeVar("_T")
 _NOT_FOUND = {"pass", "notApplicable", "informational"}  # kinds that are no finding
 
 
@@ -34,6 +35,16 @@ class _Seen:
     suppressed: int = 0
     lower: int = 0  # below the level that counts
     problem: BadEvidence | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rules:
+    """What one run says of its rules, looked up once: there may be many results and many rules."""
+
+    driver: Sequence[Mapping[str, Any]]
+    extensions: Sequence[Sequence[Mapping[str, Any]]]
+    by_id: Mapping[str, Mapping[str, Any]]
+    set_: Mapping[int | str, Mapping[str, Any]]  # what an invocation set, by a rule's index or id
 
 
 def read(
@@ -48,7 +59,7 @@ def read(
     if not isinstance(document, dict) or "runs" not in document:
         raise BadEvidence("malformed", f"{name} is not SARIF: it has no runs")
     runs = document["runs"]
-    if runs is not None and not (isinstance(runs, list) and all(isinstance(run, dict) for run in runs)):
+    if runs is not None and not _all_dicts(runs):
         raise BadEvidence("malformed", f"{name} is not SARIF: runs is no list of runs")
     if not runs:
         raise BadEvidence("no_runs", f"{name} records no run of a tool: nothing was scanned")
@@ -67,19 +78,22 @@ def _run(seen: _Seen, run: Mapping[str, Any], name: str, level: Level) -> None:
             "no_results", f"{name}: the run of {tool} has no results: nothing was scanned"
         )
         results = []
-    if not isinstance(results, list) or not all(isinstance(each, dict) for each in results):
+    if not _all_dicts(results):
         raise BadEvidence("malformed", f"{name} is not SARIF: the results of {tool} are no list")
+    if run.get("invocations") is not None and not _all_dicts(run["invocations"]):
+        raise BadEvidence("malformed", f"{name} is not SARIF: the invocations of {tool} are no list")
     for why in _failures(run):
         seen.problem = seen.problem or BadEvidence("failed", f"{name}: {tool} says that it failed{why}")
+    rules = _rules(run)
     for result in results:
-        _result(seen, run, result, level)
+        _result(seen, rules, result, level)
 
 
-def _result(seen: _Seen, run: Mapping[str, Any], result: Mapping[str, Any], level: Level) -> None:
-    if result.get("kind", "fail") in _NOT_FOUND or result.get("baselineState") == "absent":
+def _result(seen: _Seen, rules: _Rules, result: Mapping[str, Any], level: Level) -> None:
+    if str(result.get("kind")) in _NOT_FOUND or result.get("baselineState") == "absent":
         return
-    rule = _rule(run, result)
-    if LEVELS.index(_level(run, result, rule)) < LEVELS.index(level):
+    rule = _rule(rules, result)
+    if LEVELS.index(_level(rules, result, rule)) < LEVELS.index(level):
         seen.lower += 1
     elif _suppressed(result):
         seen.suppressed += 1
@@ -95,44 +109,46 @@ def _suppressed(result: Mapping[str, Any]) -> bool:
     return all(isinstance(each, dict) and each.get("status", "accepted") == "accepted" for each in found)
 
 
-def _level(run: Mapping[str, Any], result: Mapping[str, Any], rule: Mapping[str, Any]) -> Level:
+def _level(rules: _Rules, result: Mapping[str, Any], rule: Mapping[str, Any]) -> Level:
     """Its own level, that set for this run, its rule's, or `warning`; what is no level counts as an error."""
     index = result.get("ruleIndex", _dict(result.get("rule")).get("index"))
-    for source in (result, *_overrides(run, result, index), _dict(rule.get("defaultConfiguration"))):
+    set_ = (rules.set_.get(key, {}) for key in (index, result.get("ruleId")) if isinstance(key, int | str))
+    for source in (result, *set_, _dict(rule.get("defaultConfiguration"))):
         found = source.get("level")
         if found is not None:
             return found if found in LEVELS else "error"
     return "warning"
 
 
-def _overrides(run: Mapping[str, Any], result: Mapping[str, Any], index: object) -> list[Mapping[str, Any]]:
-    """The configuration that an invocation gave to the result's rule."""
-    found = []
+def _rules(run: Mapping[str, Any]) -> _Rules:
+    """What a run says of its rules. Of two of one id the first counts, the driver's before its extensions'."""
+    tool = _dict(run.get("tool"))
+    driver = _dicts(_dict(tool.get("driver")).get("rules"))
+    extensions = [_dicts(each.get("rules")) for each in _dicts(tool.get("extensions"))]
+    by_id: dict[str, Mapping[str, Any]] = {}
+    for rule in (*driver, *(rule for rules in extensions for rule in rules)):
+        if isinstance(rule.get("id"), str):
+            by_id.setdefault(rule["id"], rule)
+    set_: dict[int | str, Mapping[str, Any]] = {}
     for invocation in _dicts(run.get("invocations")):
         for override in _dicts(invocation.get("ruleConfigurationOverrides")):
-            of = _dict(override.get("descriptor"))
-            if (of.get("index", -1) == index and index is not None) or (
-                of.get("id") is not None and of["id"] == result.get("ruleId")
-            ):
-                found.append(_dict(override.get("configuration")))
-    return found
+            of, configuration = _dict(override.get("descriptor")), _dict(override.get("configuration"))
+            for key in (of.get("index"), of.get("id")):
+                if isinstance(key, int | str) and configuration.get("level") is not None:
+                    set_.setdefault(key, configuration)
+    return _Rules(driver=driver, extensions=extensions, by_id=by_id, set_=set_)
 
 
-def _rule(run: Mapping[str, Any], result: Mapping[str, Any]) -> Mapping[str, Any]:
+def _rule(rules: _Rules, result: Mapping[str, Any]) -> Mapping[str, Any]:
     """The description of a result's rule, by index or id, in the driver or the extension it names."""
-    tool, named = _dict(run.get("tool")), _dict(result.get("rule"))
-    driver = _dict(tool.get("driver"))
+    named = _dict(result.get("rule"))
     part = _dict(named.get("toolComponent")).get("index")
-    owner = _at(_dicts(tool.get("extensions")), part) if part is not None else driver
+    owner = rules.driver if part is None else _at(rules.extensions, part, ())
     index = result.get("ruleIndex", named.get("index"))
-    if index is not None and (rule := _at(_dicts(owner.get("rules")), index)):
+    if index is not None and (rule := _at(owner, index, {})):
         return rule
     id_ = result.get("ruleId", named.get("id"))
-    rules = [
-        *_dicts(driver.get("rules")),
-        *(r for e in _dicts(tool.get("extensions")) for r in _dicts(e.get("rules"))),
-    ]
-    return next((rule for rule in rules if id_ is not None and rule.get("id") == id_), {})
+    return rules.by_id.get(id_, {}) if isinstance(id_, str) else {}
 
 
 def _finding(result: Mapping[str, Any], rule: Mapping[str, Any]) -> Finding:
@@ -155,7 +171,7 @@ def _failures(run: Mapping[str, Any]) -> list[str]:
     """For each invocation that was no success, why."""
     found = []
     for invocation in _dicts(run.get("invocations")):
-        if invocation.get("executionSuccessful") is not False:
+        if invocation.get("executionSuccessful", True) is True:  # some leave it out
             continue
         notes = [
             str(_dict(note.get("message")).get("text", ""))
@@ -176,9 +192,13 @@ def _dict(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def _all_dicts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, dict) for each in value)
+
+
 def _dicts(value: object) -> Sequence[Mapping[str, Any]]:
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
-def _at(items: Sequence[Mapping[str, Any]], index: object) -> Mapping[str, Any]:
-    return items[index] if isinstance(index, int) and 0 <= index < len(items) else {}
+def _at(items: Sequence[_T], index: object, none: _T) -> _T:
+    return items[index] if isinstance(index, int) and 0 <= index < len(items) else none

@@ -15,6 +15,7 @@ from typing import Any
 from loopwright.errors import BadEvidence
 
 _STARTS = re.compile(r"^[\[{]", re.MULTILINE)  # column 0: an indented one is part of something larger
+_TORN = re.compile(r"[ \t]*([,:\]}])")  # what follows a value that is part of something larger
 _TRIES = 1000
 _BROKEN_OFF = ("Unterminated string", "Invalid \\escape", "Invalid \\uXXXX")
 
@@ -49,10 +50,10 @@ def of_line(line: str, where: str) -> Any:
 
 
 class _NotHere(Exception):
-    """Why no JSON value was found at a place; `cut`: because the text ended."""
+    """Why no JSON value was found, and where that was seen; `cut`: because the text ended."""
 
-    def __init__(self, why: str, *, cut: bool) -> None:
-        self.cut = cut
+    def __init__(self, why: str, at: int, *, cut: bool) -> None:
+        self.at, self.cut = at, cut
         super().__init__(why)
 
 
@@ -61,10 +62,10 @@ def _among_chatter(
 ) -> tuple[dict[str, Any] | list[Any], str]:
     found: list[Any] = []
     chatter: list[str] = []
-    end = 0
+    end = kept = 0
     for tries, start in enumerate(m.start() for m in _STARTS.finditer(text)):
         if start < end:
-            continue  # inside the value found before
+            continue  # inside the value found before, or of what turned out to be none
         if tries >= _TRIES:
             raise BadEvidence("malformed", f"{name} is not JSON: too many lines only look like it")
         try:
@@ -72,15 +73,20 @@ def _among_chatter(
         except _NotHere as reason:
             if reason.cut:  # a report that breaks off: what it holds further in is not the report
                 raise BadEvidence("malformed", f"{name} is not complete JSON: {reason}") from None
+            end = reason.at
             continue
-        chatter.append(text[end:start])
+        if torn := _TORN.match(text, after):
+            raise BadEvidence(
+                "malformed", f"{name} is not JSON: {torn[1]!r} follows a value, its beginning is lost"
+            )
+        chatter.append(text[kept:start])
         found.append(value)
-        end = after
+        end = kept = after
     if not found:
         raise BadEvidence("malformed", f"{name} is not JSON: {first}")
     if len(found) > 1:
         raise BadEvidence("ambiguous", f"{name} holds {len(found)} JSON values where one is due")
-    return found[0], "".join([*chatter, text[end:]]).strip()
+    return found[0], "".join([*chatter, text[kept:]]).strip()
 
 
 def _scanned(
@@ -91,7 +97,7 @@ def _scanned(
         value, end = decoder.raw_decode(text, start)
     except json.JSONDecodeError as error:
         cut = error.pos >= len(text) or error.msg.startswith(_BROKEN_OFF)
-        raise _NotHere(str(error), cut=cut) from None
+        raise _NotHere(str(error), error.pos, cut=cut) from None
     except RecursionError:
         raise BadEvidence("malformed", f"{name} is nested too deeply") from None
     except _Duplicate as error:
@@ -101,7 +107,7 @@ def _scanned(
     except ValueError as error:  # an integer of thousands of digits
         raise BadEvidence("malformed", f"{name} is not JSON: {error}") from None
     if complete and end != len(text):
-        raise _NotHere(f"more text follows at character {end}", cut=False)
+        raise _NotHere(f"more text follows at character {end}", end, cut=False)
     return value, end
 
 
@@ -138,3 +144,11 @@ def number(value: object, what: str) -> float:
     if not isfinite(found):
         raise BadEvidence("not_finite", f"{what} is {found}, not a finite number")
     return found
+
+
+def count(value: object, what: str) -> int:
+    """`value` as a count; BadEvidence as `number`, or `malformed` for a fraction or one below zero."""
+    found = number(value, what)
+    if found < 0 or found != int(found):
+        raise BadEvidence("malformed", f"{what} is {found}, not a count")
+    return int(found)

@@ -13,8 +13,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from loopwright.errors import BadEvidence
 from loopwright.evidence import files
-from loopwright.evidence.tally import FAILED, PASSED, SKIPPED, Tally, Tests
+from loopwright.evidence.tally import FAILED, MOST, PASSED, SKIPPED, Tally, Tests
 from loopwright.evidence.text import one_line, plain
 
 _DEEPEST = 20  # subtests in subtests
@@ -24,6 +25,7 @@ _PLAN = re.compile(r"(\d{1,9})\.\.(\d{1,9})(?!\S)\s*(#.*)?")
 _DIRECTIVE = re.compile(r"(?:^|\s)#\s*(TODO|SKIP)\w*", re.IGNORECASE)
 _BAIL = re.compile(r"\s*Bail out!(.*)", re.IGNORECASE)
 _TELLING = re.compile(r"(?:error|message):\s*(?:[|>]\S*\n)?(\S.*)")
+_TIME = re.compile(r"\s#\s?time=[\d.]+m?s\b")
 _VARIES = re.compile(r"(?:duration_ms|time|elapsed):|# Subtest:")
 
 
@@ -87,6 +89,7 @@ class _Reader:
         self.open: _Open | None = None
         self.yaml: str | None = None  # the indent of the block that is being read
         self.bailed = ""
+        self.held: list[tuple[int, re.Match[str]]] = []  # points with `{`: their subtests follow, up to a `}`
 
     def read(self, lines: Iterable[str]) -> None:
         """All of it."""
@@ -102,6 +105,9 @@ class _Reader:
                 self.bailed = self.bailed or found[1].strip() or "without a reason"
             else:
                 self.line(line)
+        if self.held:  # or a name that ends so: then it cannot be told
+            self.tally.distrust("incomplete", f"{self.name} breaks off in a subtest")
+        self.release(0)
         self.close()
         self.judge(some=some)
 
@@ -111,9 +117,16 @@ class _Reader:
         depth = (len(line) - len(bare)) // 4
         if bare.rstrip() == "---" and any(level.points for level in self.levels):
             self.yaml = line[: len(line) - len(bare)]
+        elif bare.rstrip() == "}" and self.held and self.held[-1][0] == depth:
+            self.release(depth)
         elif depth < _DEEPEST and (found := _POINT.fullmatch(bare)):
-            self.point(depth, found)
+            self.release(depth)
+            if found[3].endswith("{"):
+                self.held.append((depth, found))
+            else:
+                self.point(depth, found, found[3])
         elif depth < _DEEPEST and (found := _PLAN.fullmatch(bare.rstrip())):
+            self.release(depth)
             self.plan(depth, found)
         else:
             self.said(line)
@@ -124,7 +137,13 @@ class _Reader:
             self.levels.append(_Stream())
         return self.levels[depth]
 
-    def point(self, depth: int, found: re.Match[str]) -> None:
+    def release(self, depth: int) -> None:
+        """The points from this depth on that were held for their subtests now close them, or had none."""
+        while self.held and self.held[-1][0] >= depth:
+            at, found = self.held.pop()
+            self.point(at, found, found[3][:-1])
+
+    def point(self, depth: int, found: re.Match[str], text: str) -> None:
         """A test point; it closes the subtests before it."""
         here = self.level(depth)
         here.points += 1
@@ -132,9 +151,11 @@ class _Reader:
         if number != here.points:
             if number in here.odd:
                 here.fault = here.fault or f"the number {number} twice"
+            if len(here.odd) >= MOST:
+                raise BadEvidence("too_large", f"{self.name} holds more than {MOST:,} tests")
             here.odd.add(number)
             here.places.add(here.points)
-        name, directive = _described(found[3])
+        name, directive = _described(text)
         bad = found[1] is not None and directive != "TODO"
         for inner in self.levels[depth + 1 :]:
             why = "; ".join([*inner.failed[:3], *filter(None, [inner.unfinished()])])
@@ -208,5 +229,5 @@ def _described(text: str) -> tuple[str, str]:
     """A point's description and its directive, `TODO` or `SKIP` or nothing; an escaped `#` is none."""
     found = _DIRECTIVE.search(text.replace("\\#", "\0\0"))
     directive = found[1].upper() if found else ""
-    name = text[: found.start()] if found else text
+    name = _TIME.sub("", text[: found.start()] if found else text)
     return plain(name.replace("\\#", "#")).strip(), directive

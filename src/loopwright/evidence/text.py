@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from loopwright.errors import BadEvidence
 from loopwright.prompt import clean
 
 _PYTEST_ESCAPE = re.compile(r"#x1B\[[0-9;]*[A-Za-z]")  # how pytest writes an ANSI escape into XML
@@ -43,6 +44,13 @@ def clip(text: str, limit: int) -> str:
 def one_line(text: str, limit: int) -> str:
     """`text` as one line of at most `limit` characters."""
     return clip(" ".join(text.split()), limit)
+
+
+def decoded(data: bytes, name: str) -> str:
+    """A report that is lines of text, plain; BadEvidence `malformed` for one that is none (UTF-16, gzip)."""
+    if b"\0" in data:
+        raise BadEvidence("malformed", f"{name} is not text in UTF-8: it holds zero bytes")
+    return decode(data.removeprefix(b"\xef\xbb\xbf"))
 
 
 def decode(data: bytes) -> str:

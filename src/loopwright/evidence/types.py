@@ -18,15 +18,16 @@ from typing import Any, Literal
 
 from loopwright.errors import BadEvidence
 from loopwright.evidence import strict_json
-from loopwright.evidence.lint import Finding, Findings, gathered
-from loopwright.evidence.text import decode
+from loopwright.evidence.lint import Finding, Findings, gathered, must_be_few, place
+from loopwright.evidence.text import decoded
 
 Tool = Literal["mypy", "pyright", "tsc"]
 
 _MYPY = re.compile(
     r"(?P<path>(?:[A-Za-z]:)?[^:\n]+?)(?::(?P<line>\d+))?(?::(?P<column>\d+))?(?::\d+:\d+)?: "
-    r"(?P<severity>error|note|warning): (?P<message>.*?)(?:\s+\[(?P<rule>[a-z][a-z0-9-]*)\])?"
+    r"(?P<severity>error|note|warning): (?P<message>.*)"
 )
+_MYPY_RULE = re.compile(r"[a-z][a-z0-9-]*\]")
 _MYPY_FOUND = re.compile(
     r"Found (\d+) errors? in \d+ files? \((?:checked (\d+) source files?|(errors prevented.*))\)"
 )
@@ -36,7 +37,6 @@ _TSC = re.compile(
     r"error (?P<rule>TS(?P<code>\d+)): (?P<message>.*)"
 )
 _TSC_FILES = re.compile(r"Files:\s+(\d+)$")
-_MOST = 300_000
 _TSC_SYNTAX = range(1000, 2000)
 _TSC_SETTINGS = (
     range(5000, 7000),
@@ -63,7 +63,7 @@ def read(
         raise BadEvidence("no_output", f"{name} is empty: a type checker says what it checked")
     if tool == "pyright":
         return _pyright(data, name, root, {"information"} if warnings else {"information", "warning"})
-    lines = decode(data).splitlines()
+    lines = decoded(data, name).splitlines()
     return _mypy(lines, name, root, ended_well=ended_well) if tool == "mypy" else _tsc(lines, name, root)
 
 
@@ -73,19 +73,17 @@ def _mypy(lines: Sequence[str], name: str, root: Path | None, *, ended_well: boo
     files: int | None = None
     unchecked, as_json, blocked = "", False, ""
     for number, line in enumerate(lines, 1):
-        _must_be_few(found, name)
+        must_be_few(len(found), name)
         if line.startswith("{"):
             as_json = True
             found += _mypy_json(line, f"line {number} of {name}")
         elif end := _MYPY_FOUND.fullmatch(line):
-            claimed, files = (claimed or 0) + int(end[1]), None if end[2] is None else int(end[2])
+            claimed, files = (claimed or 0) + int(end[1][:9]), place(end[2])
             blocked = blocked or end[3] or ""
         elif end := _MYPY_CLEAN.fullmatch(line):
-            claimed, files = claimed or 0, int(end[1])
+            claimed, files = claimed or 0, int(end[1][:9])
         elif (item := _MYPY.fullmatch(line)) and item["severity"] == "error":
-            found.append(
-                _mypy_finding(item["path"], item["rule"], item["message"], item["line"], item["column"])
-            )
+            found.append(_mypy_line(item))
     syntax = [item for item in found if item.syntax]
     if blocked or (syntax and claimed is None):
         unchecked = "errors prevented further checking"
@@ -103,10 +101,14 @@ def _mypy(lines: Sequence[str], name: str, root: Path | None, *, ended_well: boo
     return replace(listed, count=max(listed.count, claimed or 0), unchecked=unchecked)
 
 
-def _must_be_few(found: Sequence[Finding], name: str) -> None:
-    """BadEvidence `too_large` for more errors than anybody will ever read."""
-    if len(found) > _MOST:
-        raise BadEvidence("too_large", f"{name} lists more than {_MOST:,} errors")
+def _mypy_line(item: re.Match[str]) -> Finding:
+    """The finding of a line; its rule stands in brackets at the end, where it has one."""
+    message, bracket, rule = item["message"].rpartition(" [")
+    if not (bracket and _MYPY_RULE.fullmatch(rule)):
+        message, rule = item["message"], "]"
+    return _mypy_finding(
+        item["path"], rule[:-1], message.rstrip(), place(item["line"]), place(item["column"])
+    )
 
 
 def _mypy_json(line: str, where: str) -> list[Finding]:
@@ -116,21 +118,19 @@ def _mypy_json(line: str, where: str) -> list[Finding]:
         raise BadEvidence("malformed", f"{where} is no finding of mypy: it lacks file or severity")
     if item["severity"] != "error":
         return []
-    place = [
+    at = [
         item[key] if isinstance(item.get(key), int) and item[key] >= 0 else None for key in ("line", "column")
     ]
-    return [_mypy_finding(str(item["file"]), item.get("code"), str(item.get("message", "")), *place)]
+    return [_mypy_finding(str(item["file"]), item.get("code"), str(item.get("message", "")), *at)]
 
 
-def _mypy_finding(
-    path: str, rule: object, message: str, line: str | int | None, column: str | int | None
-) -> Finding:
+def _mypy_finding(path: str, rule: object, message: str, line: int | None, column: int | None) -> Finding:
     return Finding(
         path=path,
         rule=str(rule or "(no rule)"),
         message=message,
-        line=None if line is None else int(line),
-        column=None if column is None else int(column),
+        line=line,
+        column=column,
         syntax=rule == "syntax",
     )
 
@@ -146,10 +146,10 @@ def _pyright(data: bytes, name: str, root: Path | None, harmless: Collection[str
     ):
         raise BadEvidence("malformed", f"{name} is not what pyright --outputjson prints")
     claimed, files, warned = (
-        int(strict_json.number(summary.get(key), f"summary.{key} of {name}"))
+        strict_json.count(summary.get(key), f"summary.{key} of {name}")
         for key in ("errorCount", "filesAnalyzed", "warningCount")
     )
-    found = [_pyright_finding(item) for item in items if item.get("severity") not in harmless]
+    found = [_pyright_finding(item) for item in items if str(item.get("severity")) not in harmless]
     if claimed > 0 and not found:
         raise BadEvidence("inconsistent", f"{name} counts {claimed} errors and lists none")
     if files <= 0 and not found:
@@ -160,8 +160,8 @@ def _pyright(data: bytes, name: str, root: Path | None, harmless: Collection[str
 
 def _pyright_finding(item: dict[str, Any]) -> Finding:
     """Pyright counts lines and columns from 0."""
-    place: object = item.get("range")
-    start = place.get("start") if isinstance(place, dict) else None
+    span: object = item.get("range")
+    start = span.get("start") if isinstance(span, dict) else None
     at = [start.get(key) for key in ("line", "character")] if isinstance(start, dict) else [None, None]
     line, column = (n + 1 if isinstance(n, int) and not isinstance(n, bool) else None for n in at)
     return Finding(
@@ -178,9 +178,9 @@ def _tsc(lines: Sequence[str], name: str, root: Path | None) -> Findings:
     settings: list[str] = []
     files: int | None = None
     for line in lines:
-        _must_be_few(found, name)
+        must_be_few(len(found), name)
         if counted := _TSC_FILES.match(line):
-            files = max(files or 0, int(counted[1]))
+            files = max(files or 0, int(counted[1][:9]))
         elif item := _TSC.fullmatch(line):
             code = int(item["code"][:6])
             at = (item["line"] or item["l2"], item["column"] or item["c2"])
@@ -191,8 +191,8 @@ def _tsc(lines: Sequence[str], name: str, root: Path | None) -> Findings:
                     path=item["path"] or "(no file)",
                     rule=item["rule"],
                     message=item["message"],
-                    line=None if at[0] is None else int(at[0]),
-                    column=None if at[1] is None else int(at[1]),
+                    line=place(at[0]),
+                    column=place(at[1]),
                     syntax=code in _TSC_SYNTAX,
                 )
             )

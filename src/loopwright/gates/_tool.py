@@ -4,7 +4,8 @@ Rule: a report counts only when this run wrote it; a tool that was cut off, kill
 nothing. Which of these happened is in the score, with the command, its exit and each report's digest.
 
 Where a report comes from. `run` with `report`: files that were there before are remembered by inode, time, size and
-digest, and one that is the same afterwards is stale; nobody's file is removed. `run` alone: stdout is the report.
+digest, and one that is the same afterwards is stale, as is one whose content is older than the run (moved, linked,
+unpacked); nobody's file is removed. `run` alone: stdout is the report.
 `report` alone: another gate wrote it, and the loop must name that gate in `after` (the registry hands `after`
 to a factory that has a parameter of this name, as it does with `min`). Then a file counts when its *change* time,
 which no program can set, is not before the start of that gate in this iteration, as noted in its evidence.
@@ -13,8 +14,6 @@ which no program can set, is not before the start of that gate in this iteration
 from __future__ import annotations
 
 import asyncio
-import glob
-import hashlib
 import os
 import re
 import shlex
@@ -27,8 +26,9 @@ from typing import Any, Final, Self
 from loopwright.argv import words
 from loopwright.core.values import Score
 from loopwright.errors import BadEvidence, ConfigError, NotStartable
-from loopwright.evidence.files import chunks, redacted
+from loopwright.evidence.files import redacted
 from loopwright.evidence.text import clip, decode, one_line, steady
+from loopwright.gates._fresh import digest, names, older, regular
 from loopwright.gates.measure import unproven
 from loopwright.ports import Place, Seen
 from loopwright.redact import PLAIN, Redactor
@@ -185,7 +185,9 @@ def _score(
     evidence = ran.evidence
     try:
         _must_have_ended(ran, place)
-        ran = replace(ran, reports=_reports(origin, seen, place, before), redact=place.redact)
+        ran = replace(
+            ran, reports=_reports(origin, place, before, _began(origin, seen, ran)), redact=place.redact
+        )
         evidence = {**evidence, **_listed(ran, origin)}
         score = judge(ran)
     except BadEvidence as error:
@@ -312,36 +314,24 @@ def _tail(log: Path, end: Exit) -> str:
         return decode(end.stdout[-2 * _SAID :] + end.stderr[-2 * _SAID :])
 
 
-def _names(root: Path, pattern: str) -> list[str]:
-    """The files that match, as the pattern writes them; folders only where they are named themselves."""
-    found = glob.glob(pattern, root_dir=root, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute ones
-    return sorted({name for name in found if name == pattern or not (root / name).is_dir()})
-
-
-def _digest(path: Path, name: str, most: int) -> str:
-    digest = hashlib.sha256()
-    for chunk in chunks(path, name, most):
-        digest.update(chunk)
-    return digest.hexdigest()
-
-
 def _prints(origin: Source, place: Place) -> Prints:
     """The reports that are there before the run."""
     found: Prints = {}
     if origin.argv is None:
         return found
     for pattern in origin.reports:
-        for name in _names(place.root, pattern):
+        for name in names(place.root, pattern):
+            if (state := regular(place.root / name)) is None:
+                continue
             try:
-                state = (place.root / name).stat()
-                digest = _digest(place.root / name, name, origin.max_bytes)
-            except (OSError, BadEvidence):
+                text = digest(place.root / name, name, origin.max_bytes)
+            except BadEvidence:
                 continue  # what cannot be read now and can be afterwards was written in between
-            found[name] = (state.st_ino, state.st_mtime_ns, state.st_size, digest)
+            found[name] = (state.st_ino, state.st_mtime_ns, state.st_size, text)
     return found
 
 
-def _reports(origin: Source, seen: Seen, place: Place, before: Prints) -> tuple[tuple[str, Path], ...]:
+def _reports(origin: Source, place: Place, before: Prints, began: int) -> tuple[tuple[str, Path], ...]:
     """The reports of this run by name; BadEvidence `missing_report` or `stale_report` when one is not."""
     folder = place.artifacts.absolute()
     if origin.stdout:
@@ -351,19 +341,21 @@ def _reports(origin: Source, seen: Seen, place: Place, before: Prints) -> tuple[
             raise BadEvidence("missing_report", f"it wrote no report ({name})")
     found = [(name, folder / name) for name in origin.own]
     stale: list[str] = []
-    began = _began(origin, seen) if origin.argv is None and origin.reports else 0
     for pattern in origin.reports:
-        names = _names(place.root, pattern)
-        if not names:
+        matching = names(place.root, pattern)
+        if not matching:
             raise BadEvidence("missing_report", f"there is no report: nothing matches {pattern}")
-        for name in names:
+        for name in matching:
             path = place.root / name
-            state = path.stat() if path.exists() else None
+            state = regular(path)
             if state is not None and (
-                state.st_ctime_ns < began
+                older(state.st_ctime_ns, began)
                 if origin.argv is None
-                else before.get(name, ())[:3] == (state.st_ino, state.st_mtime_ns, state.st_size)
-                and before[name][3] == _digest(path, name, origin.max_bytes)
+                else older(state.st_mtime_ns, began)
+                or (
+                    before.get(name, ())[:3] == (state.st_ino, state.st_mtime_ns, state.st_size)
+                    and before[name][3] == digest(path, name, origin.max_bytes)
+                )
             ):
                 stale.append(name)
             found.append((name, path))
@@ -376,8 +368,10 @@ def _reports(origin: Source, seen: Seen, place: Place, before: Prints) -> tuple[
     return tuple(dict(found).items())
 
 
-def _began(origin: Source, seen: Seen) -> int:
-    """When the first of the gates that write the report began, in this iteration."""
+def _began(origin: Source, seen: Seen, ran: Ran) -> int:
+    """When the run began, or the first of the gates that write the report, in this iteration."""
+    if origin.argv is not None:
+        return int(ran.evidence["began_ns"])
     stamps = [str(s.score.evidence.get("began_ns", "")) for s in seen.scores if s.gate in origin.after]
     if not (known := [int(stamp) for stamp in stamps if stamp.isdigit()]):
         raise BadEvidence(
@@ -392,7 +386,7 @@ def _listed(ran: Ran, origin: Source) -> dict[str, Any]:
     if not ran.reports:
         return {}
     listed = [
-        {"path": name, "sha256": _digest(path, name, origin.max_bytes), "bytes": path.stat().st_size}
+        {"path": name, "sha256": digest(path, name, origin.max_bytes), "bytes": path.stat().st_size}
         for name, path in ran.reports[:_LISTED]
     ]
     return {"reports": listed, "report_count": len(ran.reports)}
