@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loopwright.errors import WorkspaceError
-from loopwright.workspace import ignore, place, protect, runners
+from loopwright.workspace import behind, ignore, place, protect, runners
 from loopwright.workspace.named import Named, Word, mentioned
 from loopwright.workspace.runners import Kind
 from loopwright.workspace.sections import deciding
@@ -35,6 +35,8 @@ STANDS = "stands"  # of a file that only may not be new
 _RACY_NS = 100_000_000  # a folder changed so lately may change again within the tick of its clock
 _MOST_BYTES = 16 * 1024 * 1024  # of a shared file that is parsed
 _MOST_SCRIPT = 256 * 1024
+_MOST_CONFIGS = 200
+_CONFIGS = frozenset({"js", "cjs", "mjs", "ts", "cts", "mts", "json", "json5", "toml", "yaml", "yml"})
 _REPORTS = frozenset({b"htmlcov", b"coverage", b"cache"})
 _ENVIRONMENTS = frozenset({b"venv", b"env", b".env", b"virtualenv"})
 _EXCLUDE = b".git/info/exclude"
@@ -59,7 +61,9 @@ class Deciding:
         self._files = files
         self._free = free
         self._tools: dict[bytes, tuple[tuple[int, int, int], str]] = {}
-        self._by_kinds(gates.kinds | _of_scripts(self._root, gates))
+        kinds, words = _of_scripts(self._root, gates)
+        self._words = gates.words | words
+        self._by_kinds(gates.kinds | kinds)
 
     def seen(self, known: Mapping[str, str] | None) -> dict[str, str]:
         """Path → digest of each, `whole:…`, `part:…` or `stands`; `known` is what it was at the start, if not now."""
@@ -72,7 +76,8 @@ class Deciding:
         for path in self._walk():
             self._take(path, found)
         before = [os.fsencode(path) for path, was in (known or {}).items() if was.startswith(WHOLE)]
-        for path in before if known is not None else self._named():
+        named = [*self._named(), *self._extended(found)] if known is None else [*before, *self._instead(known)]
+        for path in named:
             if path not in found:
                 self._take(path, found, whole=True)
         for path in self._programs(known):
@@ -166,13 +171,9 @@ class Deciding:
         """The files that gates name, those that are there."""
         for file in self._files:
             yield os.fsencode(file)
-        for word in self._gates.words:
-            if "\0" in word.text:
-                continue
-            path = os.path.normpath(os.path.join(word.cwd, word.text)) if word.text else ""
-            if os.path.isabs(word.text):
-                path = os.path.relpath(os.path.realpath(word.text), self._root)
-            if path in {"", "."} or {"..", ".git", ".agent-state"} & set(path.split("/")):
+        for word in self._words:
+            path = self._path(word)
+            if not path:
                 continue
             if not os.path.isdir(self._root / path):
                 yield os.fsencode(path)
@@ -182,12 +183,50 @@ class Deciding:
                 inside = (f"/{path}/**/{name}" for name in runners.TEST_NAMES)
                 yield from map(os.fsencode, protect.protected(self._root, inside))
 
+    def _path(self, word: Word) -> str:
+        """The path of a word from the root; empty when it is none below it."""
+        if "\0" in word.text or not word.text:
+            return ""
+        path = os.path.normpath(os.path.join(word.cwd, word.text))
+        if os.path.isabs(word.text):
+            path = os.path.relpath(os.path.realpath(word.text), self._root)
+        return "" if path == "." or {"..", ".git", ".agent-state"} & set(path.split("/")) else path
+
+    def _instead(self, known: Mapping[str, str]) -> Iterator[bytes]:
+        """Where a file would be run in the place of a module that a gate names and that was there."""
+        modules: dict[tuple[str, str], list[str]] = {}
+        for word in self._gates.words:
+            if word.of and (path := self._path(word)):
+                modules.setdefault((word.cwd, word.of), []).append(path)
+        for paths in modules.values():
+            if any(path in known for path in paths):
+                yield from map(os.fsencode, paths)
+
+    def _extended(self, found: Iterable[bytes]) -> Iterator[bytes]:
+        """The files by which these configurations extend themselves or set their tool up."""
+        left, seen = [path for path in map(os.fsdecode, found) if _is_config(path)], set[str]()
+        while left and len(seen) < _MOST_CONFIGS:
+            path = left.pop()
+            if path in seen or (text := _content(self._root, path, _MOST_SCRIPT)) is None:
+                continue
+            seen.add(path)
+            for other in behind.extended(text.decode("latin-1")):
+                inner = self._path(Word(other, os.path.dirname(path)))
+                if inner and os.path.basename(inner) not in self._parts and os.path.isfile(self._root / inner):
+                    yield os.fsencode(inner)
+                    left.append(inner)
+
     def _programs(self, known: Mapping[str, str] | None) -> Iterator[bytes]:
         """Where the project's own tools would stand, and what Python reads before them."""
         for folder in (".venv/bin", "node_modules/.bin"):
-            for program in self._gates.programs | self._gates.wrapped:
+            try:
+                there = set(os.listdir(self._root / folder))
+            except OSError:
+                continue
+            own = self._gates.programs | runners.UTILITIES | runners.SHELLS  # no project brings those
+            for program in (own | self._gates.wrapped) & there:
                 path = f"{folder}/{program}"
-                if program in self._gates.programs or known is None or path in known:
+                if program in own or known is None or path in known:
                     yield os.fsencode(path)
         if self._shadows:
             yield b".venv/pyvenv.cfg"
@@ -228,20 +267,32 @@ class Deciding:
                     yield os.fsencode(os.path.relpath(full if end else inner, self._root))
 
 
-def _of_scripts(root: Path, gates: Named) -> frozenset[str]:
-    """The kinds of tools that scripts mention, and the files of the runners that they mention."""
-    found, read = frozenset[str](), set[Word]()
+def _of_scripts(root: Path, gates: Named) -> tuple[frozenset[str], frozenset[Word]]:
+    """The kinds of tools that scripts mention, also by the files of the runners they mention; and the checks they run."""
+    kinds, words, read = frozenset[str](), set[Word](), set[tuple[str, str]]()
     left = set(gates.scripts)
     while left:
         word = left.pop()
-        read.add(word)
         path = os.path.normpath(os.path.join(word.cwd, word.text))
-        text = _content(root, path, _MOST_SCRIPT) if "\0" not in path else None
-        if text is not None:
-            more = mentioned(text.decode("latin-1"))
-            found |= more.kinds | ({"python"} if path.endswith(".py") else frozenset())
-            left |= more.scripts - read
-    return found
+        text = _content(root, path, _MOST_SCRIPT) if "\0" not in path and len(read) < _MOST_CONFIGS else None
+        if text is None or (path, word.cwd) in read:
+            continue
+        read.add((path, word.cwd))
+        more = mentioned(text.decode("latin-1"))
+        kinds |= more.kinds | ({"python"} if path.endswith(".py") else frozenset())
+        beside = {word.cwd, os.path.dirname(path)}
+        found = {Word(each, cwd) for each in behind.checks(text.decode("latin-1")) for cwd in beside}
+        found = {each for each in found if os.path.isfile(root / each.cwd / each.text)}
+        words |= found
+        left |= found | more.scripts | {Word(each.text, os.path.dirname(path)) for each in more.scripts}
+    return kinds, frozenset(words)
+
+
+def _is_config(path: str) -> bool:
+    """Whether this is the configuration of a tool, which may extend others."""
+    name = os.path.basename(path)
+    stem, dot, end = name.rpartition(".")
+    return name not in {"package.json", "loop.toml"} and (end in _CONFIGS or not (stem and dot))
 
 
 def _parts(tables: Iterable[Kind]) -> dict[str, tuple[str, ...]]:

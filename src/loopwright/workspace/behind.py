@@ -1,0 +1,103 @@
+"""What scripts and configurations say they read and run, taken from their text; nothing of it runs.
+
+Rule: a word of a script is the work or a check, and only its name can say which: what is called like a check is one.
+What a script includes, and what the configuration of a tool extends or sets up by, always is.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from loopwright.workspace import runners
+
+_MOST_WORDS = 5000  # of one text
+_WORD = re.compile(r"[\w@+.-]*[/.][\w@+./-]*\w")
+_INCLUDED = re.compile(r"^\s*(?:-?include|sinclude|\.|source)\s+(.+)$", re.MULTILINE)
+_CALLED = re.compile(
+    r"(?:^|[-_.])(?:tests?|specs?|checks?|checker|lint|verify|validate|ci|gates?|grade|e2e|smoke|acceptance)(?:[-_.]|$)"
+)
+_KEYS = re.compile(
+    r"""(?:\b(?:extends?|preset|plugins|require|runner|testRunner|environment|testEnvironment|reporters?|transform
+        |resolver|rulePaths?|setup\w*|global(?:Setup|Teardown))\b["']?\s*[:=]|\bfrom\b|\bimport\b|\brequire\b)\s*""",
+    re.VERBOSE,
+)
+_QUOTED = re.compile(r"""["'`]([^"'`\n]+)["'`]""")
+_ENDS = ("", *(f".{end}" for end in ("json", "js", "cjs", "mjs", "ts", "cts", "mts")))
+_RULE = re.compile(r"^([^\s:#=][^:#=\n]*):(?!=)([^\n]*)((?:\n(?:\t[^\n]*|\s*(?:#[^\n]*)?(?=\n)))*)", re.MULTILINE)
+_RUN = re.compile(r"\b(?:npm|pnpm|yarn|bun)\s+(?:run(?:-script)?\s+)?(?:--?\S+\s+)*([\w:.-]+)|\brun-[sp]\s+([^&|;]+)")
+
+
+def checks(text: str) -> Iterator[str]:
+    """The paths in a script that are called like checks, and all that it includes."""
+    for path in list(dict.fromkeys(_WORD.findall(text)))[:_MOST_WORDS]:
+        if is_check(path):
+            yield path.removeprefix("./")
+    for line in _INCLUDED.findall(text):
+        yield from (word.strip("\"'") for word in line.split() if not word.startswith("#"))
+
+
+def is_check(path: str) -> bool:
+    """Whether a file is called like one that checks something, or stands where tests do."""
+    *folders, name = path.split("/")
+    return _CALLED.search(name.lower()) is not None or bool(runners.TEST_FOLDERS & set(folders))
+
+
+def extended(text: str) -> Iterator[str]:
+    """The paths, from its own folder, by which a configuration extends itself or sets its tool up."""
+    for key in _KEYS.finditer(text):
+        rest = text[key.end() : key.end() + 1000].lstrip("(")
+        span = rest.partition("]")[0] if rest[:1] == "[" else rest.partition("\n")[0].partition(",")[0]
+        for word in _QUOTED.findall(span):
+            path = posixpath.normpath(word.replace("<rootDir>", "."))
+            if not path.startswith(("/", "..")) or word.startswith("../"):
+                yield from (path + end for end in _ENDS)
+
+
+def reached(name: str, text: str, words: Sequence[str]) -> str:
+    """The part of the file of a runner that is run when the runner is given these words; else all of it."""
+    if name == "package.json":
+        return "\n".join(_scripts(text, words))
+    if name.lower() in {"makefile", "gnumakefile"}:
+        return "\n".join(_recipes(text, [word for word in words if not word.startswith("-")]))
+    return text
+
+
+def _scripts(text: str, words: Sequence[str]) -> Iterator[str]:
+    try:
+        document: Any = json.loads(text)
+        scripts: dict[str, Any] = dict(document["scripts"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return
+    left, seen = list(words), set[str]()
+    while left:
+        name = left.pop()
+        name = "test" if name in {"t", "tst"} else name
+        for each in (f"pre{name}", name, f"post{name}"):
+            if each not in seen and isinstance(script := scripts.get(each), str):
+                seen.add(each)
+                yield script
+                left += [word for found in _RUN.findall(script) for some in found for word in some.split()]
+
+
+def _recipes(text: str, words: Iterable[str]) -> Iterator[str]:
+    rules: dict[str, tuple[str, str]] = {}
+    for targets, before, recipe in _RULE.findall(text):
+        for target in targets.split():
+            old = rules.get(target, ("", ""))
+            rules[target] = f"{old[0]} {before}", f"{old[1]}\n{recipe}"
+    first = next((target for target in rules if not target.startswith(".")), "")
+    left, seen = [word for word in words if word in rules] or [first], set[str]()
+    yield from (line for line in text.splitlines() if re.match(r"[\w.-]+\s*[:?+]?=", line))  # what is filled in
+    while left:
+        if (target := left.pop()) in seen:
+            continue
+        seen.add(target)
+        before, recipe = rules.get(target, ("", ""))
+        yield recipe
+        left += before.partition(";")[0].split()
+        left += re.findall(r"(?:\bmake|\$[({]MAKE[)}])\s+([\w.-]+)", recipe)
+        yield before.partition(";")[2]
