@@ -21,6 +21,8 @@ from loopwright.evidence import suppressions
 from loopwright.gates.measure import measure
 from loopwright.ports import Gate, Place, Seen
 from loopwright.running import Cut, Run, Watched, environment_of, folder_of, just_seen, look
+from loopwright.workspace import runners
+from loopwright.workspace.behind import words_behind
 from loopwright.workspace.opened import shown
 
 
@@ -88,7 +90,11 @@ async def _scored(run: Run, gate: Gate, iteration: int) -> tuple[Score, float]:
             except NotStartable as error:
                 score = Score(0.0, str(error), status="error", cause="tool")
     score = settle(gate.rule, run.policy.threshold, score)
-    if score.status == "pass" and iteration and (tools := _heeding(score)):
+    if (
+        score.status == "pass"
+        and iteration
+        and (tools := await asyncio.to_thread(_heeding, run, gate, score))
+    ):
         score = await asyncio.to_thread(_looked_away, run, score, tools)
     return score, round(run.clock.monotonic() - started, 3)
 
@@ -128,11 +134,16 @@ async def _measured(run: Run, gate: Gate, iteration: int, root: Path) -> Score:
     return await measure(gate, seen, place)
 
 
-def _heeding(score: Score) -> frozenset[str]:
-    """The tools behind a score that heed comments which tell them to look away."""
+def _heeding(run: Run, gate: Gate, score: Score) -> frozenset[str]:
+    """The tools behind a score that heed comments which tell them to look away; runners of tests where none counted."""
     command = score.evidence.get("command")
-    names = suppressions.tools(command) if isinstance(command, list) else frozenset()
-    return names | {"coverage"} if score.unit == "%" else names
+    if not isinstance(command, list) or not command:
+        return frozenset({"coverage"} if score.unit == "%" else ())
+    words = words_behind(run.workspace.root, command, gate.cwd or "")
+    testers = {name for name, kinds in runners.TESTERS.items() if kinds}
+    tests = bool(words & testers) and "counts" not in score.evidence
+    names = suppressions.tools(words)
+    return names | ({suppressions.TESTS} if tests else set()) | ({"coverage"} if score.unit == "%" else set())
 
 
 def _looked_away(run: Run, score: Score, tools: frozenset[str]) -> Score:

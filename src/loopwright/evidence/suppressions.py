@@ -12,14 +12,29 @@ from pathlib import PurePosixPath
 from typing import Final
 
 # Per tool: what covers a whole file or all from here on, what covers a line whatever it breaks, and the rest.
+TESTS: Final = "tests"  # no tool, but marks that tell any runner of tests to pass one over
 _NONE: Final = r"(?!)"  # matches nothing
-_NOQA: Final = (r"#\s*(?:ruff|flake8)\s*:\s*(?:noqa|disable|file-ignore)", r"#\s*noqa\b(?!\s*:)", r"#\s*noqa\b|#\s*ruff\s*:\s*ignore|#\s*isort\s*:\s*(?:skip|off)")
+_NOQA: Final = (
+    r"#\s*(?:ruff|flake8)\s*:\s*(?:noqa|disable|file-ignore)",
+    r"#\s*noqa\b(?!\s*:)",
+    r"#\s*noqa\b|#\s*ruff\s*:\s*ignore|#\s*isort\s*:\s*(?:skip|off)",
+)
 _TYPES: Final = (
     r"#\s*mypy\s*:(?!\s*(?:strict\b|disallow|warn|check|enable))",
     r"#\s*type\s*:\s*ignore\b(?!\[)",
     r"#\s*type\s*:\s*ignore|\bno_type_check\b",
 )
-_PYRIGHT: Final = (rf"{_TYPES[0]}|#\s*pyright\s*:(?!\s*(?:strict\b|ignore))", rf"{_TYPES[1]}|#\s*pyright\s*:\s*ignore\b(?!\[)", rf"{_TYPES[2]}|#\s*pyright\s*:")
+_PYRIGHT: Final = (
+    rf"{_TYPES[0]}|#\s*pyright\s*:(?!\s*(?:strict\b|ignore))",
+    rf"{_TYPES[1]}|#\s*pyright\s*:\s*ignore\b(?!\[)",
+    rf"{_TYPES[2]}|#\s*pyright\s*:",
+)
+_SKIPS: Final = (
+    r"\bpytest\.mark\.(?:skip\b|xfail)|\bpytest\.(?:skip|xfail)\s*\(|\bskipif\s*\(\s*(?:True|1|not False)\b"
+    r"|@(?:unittest\.)?(?:skip\b|expectedFailure)|\.skipTest\(|\bSkipTest\b"
+    r"|\b(?:it|test|describe|suite|context)\.(?:skip|only|todo|fixme|failing)\b|\b(?:x|f)(?:it|describe|test)\s*\("
+    r"|\bt\.Skip(?:f|Now)?\(|#\[ignore\b"
+)
 _LOOKS_AWAY: Final[Mapping[str, tuple[str, str, str]]] = {
     "ruff": _NOQA,
     "flake8": _NOQA,
@@ -41,14 +56,17 @@ _LOOKS_AWAY: Final[Mapping[str, tuple[str, str, str]]] = {
     "tsc": (r"@ts-nocheck", _NONE, r"@ts-(?:ignore|expect-error)"),
     "golangci-lint": (_NONE, r"//\s*nolint\b(?!:)", r"//\s*nolint"),
     "shellcheck": (_NONE, _NONE, r"#\s*shellcheck\s+disable"),
+    TESTS: (_NONE, _NONE, _SKIPS),
     "clippy": (r"#!\[(?:allow|expect)\(", _NONE, r"#\[(?:cfg_attr\(.*)?(?:allow|expect)\("),
 }
 _PROSE: Final = frozenset({".md", ".rst", ".txt", ".adoc", ".patch", ".diff", ".json", ".toml", ".lock"})
 
 
 def tools(command: Collection[str]) -> frozenset[str]:
-    """The tools in a command line that can be told to look away."""
-    return frozenset(PurePosixPath(word).name for word in command) & _LOOKS_AWAY.keys()
+    """The tools in a command line, or among the words of a script, that can be told to look away."""
+    names = frozenset(PurePosixPath(word).name for word in command)
+    measured = {"coverage"} if any(word.startswith("--cov") for word in command) else set()
+    return (names | measured) & _LOOKS_AWAY.keys() - {TESTS}
 
 
 def added(patch: str, names: Collection[str]) -> int:

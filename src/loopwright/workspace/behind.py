@@ -10,11 +10,16 @@ import json
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from loopwright.workspace import runners
+from loopwright.workspace.named import Word, mentioned, named
 
 _MOST_WORDS = 5000  # of one text
+_MOST_FILES = 100
+_MOST_TEXT = 256 * 1024
+_TOKEN = re.compile(r"[\w./:@+-]+")
 _WORD = re.compile(r"[\w@+.-]*[/.][\w@+./-]*\w")
 _INCLUDED = re.compile(r"^\s*(?:-?include|sinclude|\.|source)\s+(.+)$", re.MULTILINE)
 _CALLED = re.compile(
@@ -27,8 +32,42 @@ _KEYS = re.compile(
 )
 _QUOTED = re.compile(r"""["'`]([^"'`\n]+)["'`]""")
 _ENDS = ("", *(f".{end}" for end in ("json", "js", "cjs", "mjs", "ts", "cts", "mts")))
-_RULE = re.compile(r"^([^\s:#=][^:#=\n]*):(?!=)([^\n]*)((?:\n(?:\t[^\n]*|\s*(?:#[^\n]*)?(?=\n)))*)", re.MULTILINE)
-_RUN = re.compile(r"\b(?:npm|pnpm|yarn|bun)\s+(?:run(?:-script)?\s+)?(?:--?\S+\s+)*([\w:.-]+)|\brun-[sp]\s+([^&|;]+)")
+_RULE = re.compile(
+    r"^([^\s:#=][^:#=\n]*):(?!=)([^\n]*)((?:\n(?:\t[^\n]*|\s*(?:#[^\n]*)?(?=\n)))*)", re.MULTILINE
+)
+_RUN = re.compile(
+    r"\b(?:npm|pnpm|yarn|bun)\s+(?:run(?:-script)?\s+)?(?:--?\S+\s+)*([\w:.-]+)|\brun-[sp]\s+([^&|;]+)"
+)
+
+
+def words_behind(root: Path, command: Sequence[str], cwd: str = "") -> frozenset[str]:
+    """The words of a gate's command, and of all that it runs by scripts, `make` targets and `npm` scripts in `root`."""
+    argv = [PurePosixPath(command[0]).name if command[0][:1] == "/" else command[0], *command[1:]]
+    said = frozenset(_TOKEN.findall("\n".join(argv)))
+    left = [(word, said) for word in named([{"use": "command", "run": argv, "cwd": cwd}]).scripts]
+    read = set[str]()
+    while left and len(read) < _MOST_FILES:
+        word, given = left.pop()
+        path = posixpath.normpath(posixpath.join(word.cwd, word.text))
+        if path in read or path.startswith(("/", "..")) or "\0" in path:
+            continue
+        read.add(path)
+        text = reached(posixpath.basename(path), _text(root / path), sorted(given))
+        words = frozenset(_TOKEN.findall(text))
+        said |= words
+        more = {Word(each, word.cwd) for each in checks(text)} | mentioned(text).scripts
+        left += [(each, words) for each in more]
+    return said
+
+
+def _text(path: Path) -> str:
+    try:
+        if not path.is_file():  # nor a pipe, which would be waited for
+            return ""
+        with path.open("rb") as file:
+            return file.read(_MOST_TEXT).decode("latin-1")
+    except OSError:
+        return ""
 
 
 def checks(text: str) -> Iterator[str]:
@@ -91,7 +130,9 @@ def _recipes(text: str, words: Iterable[str]) -> Iterator[str]:
             rules[target] = f"{old[0]} {before}", f"{old[1]}\n{recipe}"
     first = next((target for target in rules if not target.startswith(".")), "")
     left, seen = [word for word in words if word in rules] or [first], set[str]()
-    yield from (line for line in text.splitlines() if re.match(r"[\w.-]+\s*[:?+]?=", line))  # what is filled in
+    yield from (
+        line for line in text.splitlines() if re.match(r"[\w.-]+\s*[:?+]?=", line)
+    )  # what is filled in
     while left:
         if (target := left.pop()) in seen:
             continue

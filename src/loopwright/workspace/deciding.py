@@ -61,9 +61,10 @@ class Deciding:
         self._files = files
         self._free = free
         self._tools: dict[bytes, tuple[tuple[int, int, int], str]] = {}
-        kinds, words = _of_scripts(self._root, gates)
-        self._words = gates.words | words
-        self._by_kinds(gates.kinds | kinds)
+        behind_it = _of_scripts(self._root, gates)
+        self._words = gates.words | behind_it.words
+        self._wrapped = gates.wrapped | behind_it.wrapped
+        self._by_kinds(gates.kinds | behind_it.kinds)
 
     def seen(self, known: Mapping[str, str] | None) -> dict[str, str]:
         """Path → digest of each, `whole:…`, `part:…` or `stands`; `known` is what it was at the start, if not now."""
@@ -74,9 +75,14 @@ class Deciding:
             )
         found: dict[bytes, str] = {}
         for path in self._walk():
-            self._take(path, found)
+            if path.endswith(b".pyi"):
+                found[path] = STANDS
+            else:
+                self._take(path, found)
         before = [os.fsencode(path) for path, was in (known or {}).items() if was.startswith(WHOLE)]
-        named = [*self._named(), *self._extended(found)] if known is None else [*before, *self._instead(known)]
+        named = (
+            [*self._named(), *self._extended(found)] if known is None else [*before, *self._instead(known)]
+        )
         for path in named:
             if path not in found:
                 self._take(path, found, whole=True)
@@ -99,6 +105,7 @@ class Deciding:
         self._parts = _parts(tables)
         self._hit = _hits([*(name for table in tables for name in table.names), *self._parts])
         self._shadows = "python" in kinds
+        self._stubs = bool({"mypy", "pyright"} & kinds)
         self._cache: dict[bytes, _Folder] = {}
 
     def _take(self, path: bytes, found: dict[bytes, str], *, whole: bool = False) -> None:
@@ -146,6 +153,7 @@ class Deciding:
         except OSError:
             return None  # gone, or closed to us: then to gates as well
         hits, folders, links = [], [], []
+        names = {each[0] for each in found} if self._stubs else frozenset[bytes]()
         for name, is_folder, is_link in found:
             if name in {b".git", b".agent-state"} or name in ignore.LITTER_FOLDERS:
                 continue
@@ -156,6 +164,8 @@ class Deciding:
                 folders.append(name)
             elif is_link and os.path.isdir(inner):
                 links.append(name)
+            elif name.endswith(b".pyi") and name[:-1] in names:
+                hits.append(name)  # a type checker reads it in the place of the module
             elif is_folder or not self._hit.fullmatch(path + name):
                 continue
             elif name != b".gitignore" or not _is_report(path):
@@ -212,7 +222,11 @@ class Deciding:
             seen.add(path)
             for other in behind.extended(text.decode("latin-1")):
                 inner = self._path(Word(other, os.path.dirname(path)))
-                if inner and os.path.basename(inner) not in self._parts and os.path.isfile(self._root / inner):
+                if (
+                    inner
+                    and os.path.basename(inner) not in self._parts
+                    and os.path.isfile(self._root / inner)
+                ):
                     yield os.fsencode(inner)
                     left.append(inner)
 
@@ -224,7 +238,7 @@ class Deciding:
             except OSError:
                 continue
             own = self._gates.programs | runners.UTILITIES | runners.SHELLS  # no project brings those
-            for program in (own | self._gates.wrapped) & there:
+            for program in (own | self._wrapped) & there:
                 path = f"{folder}/{program}"
                 if program in own or known is None or path in known:
                     yield os.fsencode(path)
@@ -267,9 +281,9 @@ class Deciding:
                     yield os.fsencode(os.path.relpath(full if end else inner, self._root))
 
 
-def _of_scripts(root: Path, gates: Named) -> tuple[frozenset[str], frozenset[Word]]:
-    """The kinds of tools that scripts mention, also by the files of the runners they mention; and the checks they run."""
-    kinds, words, read = frozenset[str](), set[Word](), set[tuple[str, str]]()
+def _of_scripts(root: Path, gates: Named) -> Named:
+    """The tools that scripts mention, also by the files of the runners they mention; as words the checks they run."""
+    kinds, words, programs, read = frozenset[str](), set[Word](), set[str](), set[tuple[str, str]]()
     left = set(gates.scripts)
     while left:
         word = left.pop()
@@ -280,12 +294,13 @@ def _of_scripts(root: Path, gates: Named) -> tuple[frozenset[str], frozenset[Wor
         read.add((path, word.cwd))
         more = mentioned(text.decode("latin-1"))
         kinds |= more.kinds | ({"python"} if path.endswith(".py") else frozenset())
+        programs |= more.wrapped
         beside = {word.cwd, os.path.dirname(path)}
         found = {Word(each, cwd) for each in behind.checks(text.decode("latin-1")) for cwd in beside}
         found = {each for each in found if os.path.isfile(root / each.cwd / each.text)}
         words |= found
         left |= found | more.scripts | {Word(each.text, os.path.dirname(path)) for each in more.scripts}
-    return kinds, frozenset(words)
+    return Named(kinds=kinds, words=frozenset(words), wrapped=frozenset(programs))
 
 
 def _is_config(path: str) -> bool:

@@ -157,9 +157,11 @@ def runs(program: str, cwd: str = "") -> Named:
 
 def mentioned(text: str) -> Named:
     """What a script brings by the programs that its text mentions."""
-    found = Named()
+    found, tools = Named(), runners.TESTERS.keys() | runners.CHECKERS.keys()
     for program in set(re.findall(r"[A-Za-z][\w.-]*", text)):
         found |= runs(program)
+        if program in tools or program.startswith("python"):
+            found |= Named(wrapped=frozenset({program}))
         if re.fullmatch(r"(python|pypy)[\d.]*", program):
             found |= Named(kinds=frozenset({"python"}))
     return found
@@ -172,10 +174,19 @@ def _script(text: str, cwd: str) -> Named:
 
 def _wrapped(rest: list[str], cwd: str, *, wrapped: bool, project: bool, depth: int) -> Named:
     """What is named behind `uv run`, `timeout 60`, `env A=b` and the like: from the first program that is known."""
-    known = {name for name in runners.TESTERS.keys() | runners.CHECKERS.keys() if not project or name not in runners.UTILITIES}
+    known = {
+        name
+        for name in runners.TESTERS.keys() | runners.CHECKERS.keys()
+        if not project or name not in runners.UTILITIES
+    }
     for at, word in enumerate(rest):
         name = PurePosixPath(word).name
-        if name in known or name in runners.RUNNERS.keys() | runners.SHELLS or name.startswith("python"):
+        if (
+            name in known
+            or name in runners.WRAPPERS
+            or name in runners.RUNNERS.keys() | runners.SHELLS
+            or name.startswith("python")
+        ):
             return _command(rest[at:], cwd, wrapped=wrapped, depth=depth + 1)
     left = [word for word in rest if not word.startswith("-") and word not in {"run", "exec"}]
     if project:  # its word is a script of the project, which may run anything

@@ -108,7 +108,10 @@ KINDS: Final[Mapping[str, Kind]] = {
             *("justfile", "Justfile", ".justfile", "Taskfile.yml", "Taskfile.yaml"),
         )
     ),
-    "npm": Kind(names=(".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", "bunfig.toml", "deno.json", "deno.jsonc"), parts={"package.json": ("scripts",)}),
+    "npm": Kind(
+        names=(".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", "bunfig.toml", "deno.json", "deno.jsonc"),
+        parts={"package.json": ("scripts",)},
+    ),
     "jest": Kind(
         names=(
             *_config("jest.config", "jest.setup", "setupTests", "babel.config"),
@@ -117,7 +120,10 @@ KINDS: Final[Mapping[str, Kind]] = {
         parts={"package.json": ("jest", "babel")},
     ),
     "vitest": Kind(
-        names=(*_config("vitest.config", "vite.config", "vitest.workspace", "vitest.setup"), "vitest.workspace.json")
+        names=(
+            *_config("vitest.config", "vite.config", "vitest.workspace", "vitest.setup"),
+            "vitest.workspace.json",
+        )
     ),
     "mocha": Kind(
         names=(
@@ -232,6 +238,17 @@ TEST_NAMES: Final = ("test_*.py", "*_test.py", "*.test.*", "*.spec.*", "*_test.g
 SHADOWS: Final = (
     frozenset(sys.stdlib_module_names)
     | {"pytest", "_pytest", "pluggy", "iniconfig", "packaging", "coverage", "pytest_cov", "xdist", "execnet"}
-    | {"sitecustomize", "usercustomize", "flake8", "pylint", "black", "isort", "bandit", "pyright", "tox", "nox"}
+    | {
+        "sitecustomize",
+        "usercustomize",
+        "flake8",
+        "pylint",
+        "black",
+        "isort",
+        "bandit",
+        "pyright",
+        "tox",
+        "nox",
+    }
     | {"mypy", "mypy_extensions", "ruff", "typing_extensions", "pytest_asyncio", "pytest_timeout", "py"}
 ) - {"test", "tests", "idlelib", "turtledemo", "this", "antigravity"}
