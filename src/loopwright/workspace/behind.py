@@ -79,6 +79,23 @@ def checks(text: str) -> Iterator[str]:
         yield from (word.strip("\"'") for word in line.split() if not word.startswith("#"))
 
 
+def phantoms(text: str, words: Iterable[str]) -> Iterator[str]:
+    """The targets of a Makefile among these words that are commands and not files: a file of this name would stop them.
+
+    One that is said to be phony cannot be stopped, one whose recipe writes it is a file.
+    """
+    rules = _rules(text)
+    phony = " ".join(before for target, (before, _) in rules.items() if target == ".PHONY").split()
+    for word in words:
+        recipe = rules.get(word, ("", ""))[1]
+        if (
+            recipe.strip()
+            and word not in phony
+            and not re.search(rf"\$@|(?:-o|>|touch)\s*{re.escape(word)}\b", recipe)
+        ):
+            yield word
+
+
 def is_check(path: str) -> bool:
     """Whether a file is called like one that checks something, or stands where tests do."""
     *folders, name = path.split("/")
@@ -122,12 +139,18 @@ def _scripts(text: str, words: Sequence[str]) -> Iterator[str]:
                 left += [word for found in _RUN.findall(script) for some in found for word in some.split()]
 
 
-def _recipes(text: str, words: Iterable[str]) -> Iterator[str]:
+def _rules(text: str) -> dict[str, tuple[str, str]]:
+    """Each target of a Makefile with what comes before it and its recipe."""
     rules: dict[str, tuple[str, str]] = {}
     for targets, before, recipe in _RULE.findall(text):
         for target in targets.split():
             old = rules.get(target, ("", ""))
             rules[target] = f"{old[0]} {before}", f"{old[1]}\n{recipe}"
+    return rules
+
+
+def _recipes(text: str, words: Iterable[str]) -> Iterator[str]:
+    rules = _rules(text)
     first = next((target for target in rules if not target.startswith(".")), "")
     left, seen = [word for word in words if word in rules] or [first], set[str]()
     yield from (

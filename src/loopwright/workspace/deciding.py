@@ -35,6 +35,7 @@ STANDS = "stands"  # of a file that only may not be new
 _RACY_NS = 100_000_000  # a folder changed so lately may change again within the tick of its clock
 _MOST_BYTES = 16 * 1024 * 1024  # of a shared file that is parsed
 _MOST_SCRIPT = 256 * 1024
+_PROGRAMS = re.compile(r"[\w+-][\w.+-]*")
 _MOST_CONFIGS = 200
 _CONFIGS = frozenset({"js", "cjs", "mjs", "ts", "cts", "mts", "json", "json5", "toml", "yaml", "yml"})
 _REPORTS = frozenset({b"htmlcov", b"coverage", b"cache"})
@@ -51,20 +52,30 @@ class _Folder:
 
 
 class Deciding:
-    """The files of one workspace that decide what these gates see; `free` are paths that never count."""
+    """The files of one workspace that decide what these gates see; `free` are paths that never count.
+
+    `project` is what the workspace is a copy of, if it is one.
+    """
 
     def __init__(
-        self, root: Path, gates: Named, files: tuple[str, ...], free: Callable[[bytes], bool]
+        self,
+        root: Path,
+        gates: Named,
+        files: tuple[str, ...],
+        free: Callable[[bytes], bool],
+        project: Path | None = None,
     ) -> None:
         self._root = root.resolve()
+        self._project = project.resolve() if project is not None else self._root
         self._gates = gates
         self._files = files
         self._free = free
-        self._tools: dict[bytes, tuple[tuple[int, int, int], str]] = {}
+        self._tools: dict[Path, tuple[tuple[int, int, int], str]] = {}
         behind_it = _of_scripts(self._root, gates)
         self._words = gates.words | behind_it.words
         self._wrapped = gates.wrapped | behind_it.wrapped
         self._by_kinds(gates.kinds | behind_it.kinds)
+        self._phantoms = {os.fsencode(path) for word in gates.scripts for path in self._targets(word)}
 
     def seen(self, known: Mapping[str, str] | None) -> dict[str, str]:
         """Path → digest of each, `whole:…`, `part:…` or `stands`; `known` is what it was at the start, if not now."""
@@ -86,11 +97,12 @@ class Deciding:
         for path in named:
             if path not in found:
                 self._take(path, found, whole=True)
-        for path in self._programs(known):
-            if (digest := self._program(path)) is not None:
+        for path, file in self._programs(known):
+            if (digest := self._program(file)) is not None:
                 found[path] = digest
-        for path in self._shadowing():
-            found.setdefault(path, STANDS)
+        for path in (*self._shadowing(), *self._phantoms):
+            if os.path.lexists(os.path.join(os.fsencode(self._root), path)):
+                found.setdefault(path, STANDS)
         if exclude := ignore.patterns_in(os.path.join(os.fsencode(self._root), _EXCLUDE)):
             found[_EXCLUDE] = f"part:{hashlib.sha256(repr(exclude).encode()).hexdigest()}"
         stand = {path: was for path, was in (known or {}).items() if was == STANDS}
@@ -193,6 +205,15 @@ class Deciding:
                 inside = (f"/{path}/**/{name}" for name in runners.TEST_NAMES)
                 yield from map(os.fsencode, protect.protected(self._root, inside))
 
+    def _targets(self, word: Word) -> Iterator[str]:
+        """Where a file would keep `make` from a target that a gate names."""
+        path = self._path(word)
+        if os.path.basename(path).lower() in {"makefile", "gnumakefile"}:
+            text = (_content(self._root, path, _MOST_SCRIPT) or b"").decode("latin-1")
+            for target in behind.phantoms(text, sorted({each.text for each in self._gates.words})):
+                if inner := self._path(Word(target, os.path.dirname(path))):
+                    yield inner
+
     def _path(self, word: Word) -> str:
         """The path of a word from the root; empty when it is none below it."""
         if "\0" in word.text or not word.text:
@@ -230,36 +251,43 @@ class Deciding:
                     yield os.fsencode(inner)
                     left.append(inner)
 
-    def _programs(self, known: Mapping[str, str] | None) -> Iterator[bytes]:
-        """Where the project's own tools would stand, and what Python reads before them."""
-        for folder in (".venv/bin", "node_modules/.bin"):
-            try:
-                there = set(os.listdir(self._root / folder))
-            except OSError:
-                continue
-            own = self._gates.programs | runners.UTILITIES | runners.SHELLS  # no project brings those
-            for program in (own | self._wrapped) & there:
-                path = f"{folder}/{program}"
-                if program in own or known is None or path in known:
-                    yield os.fsencode(path)
-        if self._shadows:
-            yield b".venv/pyvenv.cfg"
-            for packages in sorted((self._root / ".venv/lib").glob("python*/site-packages")):
-                for name in ("sitecustomize.py", "usercustomize.py"):
-                    yield os.fsencode(packages.relative_to(self._root) / name)
+    def _programs(self, known: Mapping[str, str] | None) -> Iterator[tuple[bytes, Path]]:
+        """Where the project's own tools stand, also beside a copy of it, and what Python reads before them: as shown, and where."""
+        own = self._gates.programs | runners.UTILITIES | runners.SHELLS  # no project brings those
+        for top in dict.fromkeys((self._root, self._project)):
+            before = "" if top == self._root else f"{top}/"
+            for folder in (".venv/bin", "node_modules/.bin"):
+                try:
+                    there = set(os.listdir(top / folder))
+                except OSError:
+                    continue
+                for program in (own | self._wrapped) & there:
+                    path = f"{before}{folder}/{program}"
+                    if program in own or known is None or path in known:
+                        yield os.fsencode(path), top / folder / program
+            if self._shadows:
+                yield os.fsencode(f"{before}.venv/pyvenv.cfg"), top / ".venv/pyvenv.cfg"
+                for packages in sorted((top / ".venv/lib").glob("python*/site-packages")):
+                    for name in ("sitecustomize.py", "usercustomize.py"):
+                        file = packages / name
+                        yield os.fsencode(f"{before}{file.relative_to(top)}"), file
 
-    def _program(self, path: bytes) -> str | None:
+    def _program(self, file: Path) -> str | None:
         """The digest of a tool, which may be large: read again only when its change time is another or of this moment."""
-        seen = place.look(self._root, path)
+        folder, name = (
+            Path(os.path.realpath(file.parent)),
+            os.fsencode(file.name),
+        )  # an environment may be a link
+        seen = place.look(folder, name)
         if seen is None:
             return None
         sign = seen.st_ino, seen.st_size, seen.st_ctime_ns
-        kept = self._tools.get(path)
+        kept = self._tools.get(file)
         if kept is None or kept[0] != sign:
             now = time.time_ns()
-            kept = sign, _PART + protect.digest_of(self._root, path)
+            kept = sign, _PART + protect.digest_of(folder, name)
             if now - seen.st_ctime_ns > _RACY_NS:
-                self._tools[path] = kept
+                self._tools[file] = kept
         return kept[1]
 
     def _shadowing(self) -> Iterator[bytes]:
@@ -294,7 +322,7 @@ def _of_scripts(root: Path, gates: Named) -> Named:
         read.add((path, word.cwd))
         more = mentioned(text.decode("latin-1"))
         kinds |= more.kinds | ({"python"} if path.endswith(".py") else frozenset())
-        programs |= more.wrapped
+        programs |= frozenset(_PROGRAMS.findall(text.decode("latin-1")))
         beside = {word.cwd, os.path.dirname(path)}
         found = {Word(each, cwd) for each in behind.checks(text.decode("latin-1")) for cwd in beside}
         found = {each for each in found if os.path.isfile(root / each.cwd / each.text)}

@@ -157,11 +157,9 @@ def runs(program: str, cwd: str = "") -> Named:
 
 def mentioned(text: str) -> Named:
     """What a script brings by the programs that its text mentions."""
-    found, tools = Named(), runners.TESTERS.keys() | runners.CHECKERS.keys()
+    found = Named()
     for program in set(re.findall(r"[A-Za-z][\w.-]*", text)):
         found |= runs(program)
-        if program in tools or program.startswith("python"):
-            found |= Named(wrapped=frozenset({program}))
         if re.fullmatch(r"(python|pypy)[\d.]*", program):
             found |= Named(kinds=frozenset({"python"}))
     return found
