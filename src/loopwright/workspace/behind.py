@@ -22,8 +22,12 @@ _MOST_TEXT = 256 * 1024
 _TOKEN = re.compile(r"[\w./:@+-]+")
 _WORD = re.compile(r"[\w@+.-]*[/.][\w@+./-]*\w")
 _INCLUDED = re.compile(r"^\s*(?:-?include|sinclude|\.|source)\s+(.+)$", re.MULTILINE)
-_CALLED = re.compile(
-    r"(?:^|[-_.])(?:tests?|specs?|checks?|checker|lint|verify|validate|ci|gates?|grade|e2e|smoke|acceptance)(?:[-_.]|$)"
+_CHECK = r"(?:^|[-_.])(?:tests?|specs?|checks?|ci|e2e|smoke{})(?:[-_.]|$)"
+_CALLED = re.compile(_CHECK.format(""))
+_SHELL_CALLED = re.compile(_CHECK.format("|lint|verify|validate|gates?|grade|acceptance"))
+_WRITTEN = re.compile(
+    r"""(?:>{1,2}|\B-o|\btee\b|--[\w-]*(?:output|report|xml|file|log)[\w-]*[=\s:])\s*["']?([\w@./+-]+)""",
+    re.IGNORECASE,
 )
 _KEYS = re.compile(
     r"""(?:\b(?:extends?|preset|plugins|require|runner|testRunner|environment|testEnvironment|reporters?|transform
@@ -72,8 +76,9 @@ def _text(path: Path) -> str:
 
 def checks(text: str) -> Iterator[str]:
     """The paths in a script that are called like checks, and all that it includes."""
+    written = set(_WRITTEN.findall(text))
     for path in list(dict.fromkeys(_WORD.findall(text)))[:_MOST_WORDS]:
-        if is_check(path):
+        if is_check(path) and path not in written:
             yield path.removeprefix("./")
     for line in _INCLUDED.findall(text):
         yield from (word.strip("\"'") for word in line.split() if not word.startswith("#"))
@@ -99,7 +104,8 @@ def phantoms(text: str, words: Iterable[str]) -> Iterator[str]:
 def is_check(path: str) -> bool:
     """Whether a file is called like one that checks something, or stands where tests do."""
     *folders, name = path.split("/")
-    return _CALLED.search(name.lower()) is not None or bool(runners.TEST_FOLDERS & set(folders))
+    called = _SHELL_CALLED if name.endswith((".sh", ".bash")) or "." not in name else _CALLED
+    return called.search(name.lower()) is not None or bool(runners.TEST_FOLDERS & set(folders))
 
 
 def extended(text: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ Installed packages (`.venv`, `node_modules`) are looked at no further than the p
 """
 
 # Names are bytes here, which pathlib cannot hold.
-# ruff: noqa: PTH110, PTH112, PTH116, PTH117, PTH118, PTH123
+# ruff: noqa: PTH110, PTH112, PTH113, PTH116, PTH117, PTH118, PTH119, PTH120, PTH123, PTH208
 
 from __future__ import annotations
 
@@ -229,8 +229,8 @@ class Deciding:
         for word in self._gates.words:
             if word.of and (path := self._path(word)):
                 modules.setdefault((word.cwd, word.of), []).append(path)
-        for paths in modules.values():
-            if any(path in known for path in paths):
+        for (cwd, name), paths in modules.items():
+            if any(path in known for path in modules.get((cwd, name.rstrip(":")), ())):
                 yield from map(os.fsencode, paths)
 
     def _extended(self, found: Iterable[bytes]) -> Iterator[bytes]:

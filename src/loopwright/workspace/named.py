@@ -31,7 +31,8 @@ _MOST_DEPTH = 4  # of a shell in a shell
 class Word:
     """A word that may be a file of the workspace: relative to the folder `cwd`; `tests` when given to a test runner.
 
-    `of` is the module it belongs to: where one file of a module was there, a new one would be run in its place.
+    `of` is the module it belongs to (with `:` behind it, in a package around it): where the module was there, a new
+    file of it would be run in its place.
     """
 
     text: str
@@ -287,5 +288,5 @@ def _module(name: str, cwd: str, *, run: bool = False) -> frozenset[Word]:
     words = {Word(f"{folder}{own}{end}", cwd, of=name) for folder in folders for end in ends}
     while "/" in own:
         own = own.rpartition("/")[0]
-        words |= {Word(f"{folder}{own}/__init__.py", cwd, of=name if run else "") for folder in folders}
+        words |= {Word(f"{folder}{own}/__init__.py", cwd, of=f"{name}:" if run else "") for folder in folders}
     return frozenset(words)

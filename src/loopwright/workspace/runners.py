@@ -184,10 +184,14 @@ TESTERS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 # What every system has, and shells themselves: they look at the work, and no project brings one of its own.
 UTILITIES: Final = frozenset(
-    "true false test [ : grep egrep fgrep rg cat head tail wc ls "
-    "find stat file sed awk sort uniq tr cut tee echo printf read cd "
-    "exit return set unset export sleep date touch rm mkdir cp mv ln jq "
-    "git pwd sha256sum mktemp basename dirname seq kill wait trap umask ulimit".split()
+    (
+        *("true", "false", "test", "[", ":", "grep", "egrep", "fgrep", "rg", "cat"),
+        *("head", "tail", "wc", "ls", "find", "stat", "file", "sed", "awk", "sort"),
+        *("uniq", "tr", "cut", "tee", "echo", "printf", "read", "cd", "exit", "return"),
+        *("set", "unset", "export", "sleep", "date", "touch", "rm", "mkdir", "cp", "mv"),
+        *("ln", "jq", "git", "pwd", "sha256sum", "mktemp", "basename", "dirname", "seq", "kill"),
+        *("wait", "trap", "umask", "ulimit"),
+    )
 )
 # Programs that look at the work: what they are given is the work, all but their config.
 CHECKERS: Final[Mapping[str, tuple[str, ...]]] = {
