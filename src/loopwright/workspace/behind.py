@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from loopwright.workspace import runners
-from loopwright.workspace.named import Word, mentioned, named
+from loopwright.workspace.named import Named, Word, mentioned, named
 
 _MOST_WORDS = 5000  # of one text
 _MOST_FILES = 100
@@ -35,6 +35,8 @@ _KEYS = re.compile(
     re.VERBOSE,
 )
 _QUOTED = re.compile(r"""["'`]([^"'`\n]+)["'`]""")
+_PROGRAM = re.compile(r"[\w+-][\w.+-]*")
+_CONFIGS = frozenset({"js", "cjs", "mjs", "ts", "cts", "mts", "json", "json5", "toml", "yaml", "yml"})
 _ENDS = ("", *(f".{end}" for end in ("json", "js", "cjs", "mjs", "ts", "cts", "mts")))
 _RULE = re.compile(
     r"^([^\s:#=][^:#=\n]*):(?!=)([^\n]*)((?:\n(?:\t[^\n]*|\s*(?:#[^\n]*)?(?=\n)))*)", re.MULTILINE
@@ -53,10 +55,10 @@ def words_behind(root: Path, command: Sequence[str], cwd: str = "") -> frozenset
     while left and len(read) < _MOST_FILES:
         word, given = left.pop()
         path = posixpath.normpath(posixpath.join(word.cwd, word.text))
-        if path in read or path.startswith(("/", "..")) or "\0" in path:
+        if path in read:
             continue
         read.add(path)
-        text = reached(posixpath.basename(path), _text(root / path), sorted(given))
+        text = reached(posixpath.basename(path), _text(root, path), sorted(given))
         words = frozenset(_TOKEN.findall(text))
         said |= words
         more = {Word(each, word.cwd) for each in checks(text)} | mentioned(text).scripts
@@ -64,13 +66,45 @@ def words_behind(root: Path, command: Sequence[str], cwd: str = "") -> frozenset
     return said
 
 
-def _text(path: Path) -> str:
+def tools(root: Path, gates: Named) -> Named:
+    """The tools that these gates' scripts mention, also by the files of the runners they mention; as words the checks they run."""
+    kinds, words, programs, read = frozenset[str](), set[Word](), set[str](), set[tuple[str, str]]()
+    left = set(gates.scripts)
+    while left:
+        word = left.pop()
+        path = posixpath.normpath(posixpath.join(word.cwd, word.text))
+        if (path, word.cwd) in read or len(read) >= _MOST_FILES or not (text := _text(root, path)):
+            continue
+        read.add((path, word.cwd))
+        more = mentioned(text)
+        kinds |= more.kinds | ({"python"} if path.endswith(".py") else frozenset())
+        programs |= frozenset(_PROGRAM.findall(text))
+        beside = posixpath.dirname(path)
+        found = {Word(each, cwd) for each in checks(text) for cwd in {word.cwd, beside}}
+        found = {each for each in found if _text(root, posixpath.join(each.cwd, each.text))}
+        words |= found
+        left |= found | more.scripts | {Word(each.text, beside) for each in more.scripts}
+    return Named(kinds=kinds, words=frozenset(words), wrapped=frozenset(programs))
+
+
+def is_config(path: str) -> bool:
+    """Whether this is the configuration of a tool, which may extend others."""
+    name = posixpath.basename(path)
+    stem, dot, end = name.rpartition(".")
+    return name not in {"package.json", "loop.toml"} and (end in _CONFIGS or not (stem and dot))
+
+
+def _text(root: Path, path: str) -> str:
+    """What a file below the root says; nothing where there is none."""
+    path = posixpath.normpath(path)
     try:
-        if not path.is_file():  # nor a pipe, which would be waited for
+        if (
+            path.startswith(("/", "..")) or not (root / path).is_file()
+        ):  # nor a pipe, which would be waited for
             return ""
-        with path.open("rb") as file:
+        with (root / path).open("rb") as file:
             return file.read(_MOST_TEXT).decode("latin-1")
-    except OSError:
+    except (OSError, ValueError):
         return ""
 
 

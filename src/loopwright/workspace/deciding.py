@@ -11,6 +11,7 @@ Installed packages (`.venv`, `node_modules`) are looked at no further than the p
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import hashlib
 import os
@@ -23,7 +24,7 @@ from pathlib import Path
 
 from loopwright.errors import WorkspaceError
 from loopwright.workspace import behind, ignore, place, protect, runners
-from loopwright.workspace.named import Named, Word, mentioned
+from loopwright.workspace.named import Named, Word
 from loopwright.workspace.runners import Kind
 from loopwright.workspace.sections import deciding
 
@@ -35,9 +36,7 @@ STANDS = "stands"  # of a file that only may not be new
 _RACY_NS = 100_000_000  # a folder changed so lately may change again within the tick of its clock
 _MOST_BYTES = 16 * 1024 * 1024  # of a shared file that is parsed
 _MOST_SCRIPT = 256 * 1024
-_PROGRAMS = re.compile(r"[\w+-][\w.+-]*")
 _MOST_CONFIGS = 200
-_CONFIGS = frozenset({"js", "cjs", "mjs", "ts", "cts", "mts", "json", "json5", "toml", "yaml", "yml"})
 _REPORTS = frozenset({b"htmlcov", b"coverage", b"cache"})
 _ENVIRONMENTS = frozenset({b"venv", b"env", b".env", b"virtualenv"})
 _EXCLUDE = b".git/info/exclude"
@@ -67,11 +66,12 @@ class Deciding:
     ) -> None:
         self._root = root.resolve()
         self._project = project.resolve() if project is not None else self._root
+        self._around = _up_to_top(self._root)
         self._gates = gates
         self._files = files
         self._free = free
         self._tools: dict[Path, tuple[tuple[int, int, int], str]] = {}
-        behind_it = _of_scripts(self._root, gates)
+        behind_it = behind.tools(self._root, gates)
         self._words = gates.words | behind_it.words
         self._wrapped = gates.wrapped | behind_it.wrapped
         self._by_kinds(gates.kinds | behind_it.kinds)
@@ -105,6 +105,7 @@ class Deciding:
                 found.setdefault(path, STANDS)
         if exclude := ignore.patterns_in(os.path.join(os.fsencode(self._root), _EXCLUDE)):
             found[_EXCLUDE] = f"part:{hashlib.sha256(repr(exclude).encode()).hexdigest()}"
+        found |= self._above()
         stand = {path: was for path, was in (known or {}).items() if was == STANDS}
         mark = (known or {}).get(_KINDS, _PART + ",".join(sorted(self._kinds)))
         paths = {os.fsdecode(path): is_ for path, is_ in found.items() if not self._free(path)}
@@ -120,16 +121,19 @@ class Deciding:
         self._stubs = bool({"mypy", "pyright"} & kinds)
         self._cache: dict[bytes, _Folder] = {}
 
-    def _take(self, path: bytes, found: dict[bytes, str], *, whole: bool = False) -> None:
+    def _take(
+        self, path: bytes, found: dict[bytes, str], *, whole: bool = False, root: Path | None = None
+    ) -> None:
+        root = root or self._root
         name = os.fsdecode(path.rpartition(b"/")[2])
         tables = () if whole else self._parts.get(name, ())
-        if tables and (digest := _part(self._root, path, name, tables)) != "":
+        if tables and (digest := _part(root, path, name, tables)) != "":
             if digest is not None:
                 found[path] = digest
             return
-        if place.look(self._root, path) is not None:
-            found[path] = WHOLE + protect.digest_of(self._root, path)
-        elif (linked := _content(self._root, os.fsdecode(path))) is not None:  # behind a link to a folder
+        if place.look(root, path) is not None:
+            found[path] = WHOLE + protect.digest_of(root, path)
+        elif (linked := _content(root, os.fsdecode(path))) is not None:  # behind a link to a folder
             found[path] = f"part:{hashlib.sha256(linked).hexdigest()}"
 
     def _walk(self) -> Iterator[bytes]:
@@ -205,6 +209,17 @@ class Deciding:
                 inside = (f"/{path}/**/{name}" for name in runners.TEST_NAMES)
                 yield from map(os.fsencode, protect.protected(self._root, inside))
 
+    def _above(self) -> dict[bytes, str]:
+        """What tools that look upwards find between the workspace and the top of its repository; it is never put back."""
+        found: dict[bytes, str] = {}
+        for up, folder in enumerate(self._around, 1):
+            with contextlib.suppress(OSError):
+                for name in filter(self._hit.fullmatch, os.listdir(os.fsencode(folder))):
+                    inner: dict[bytes, str] = {}
+                    self._take(name, inner, root=folder)
+                    found |= {b"../" * up + path: _PART + is_ for path, is_ in inner.items()}
+        return found
+
     def _targets(self, word: Word) -> Iterator[str]:
         """Where a file would keep `make` from a target that a gate names."""
         path = self._path(word)
@@ -235,7 +250,7 @@ class Deciding:
 
     def _extended(self, found: Iterable[bytes]) -> Iterator[bytes]:
         """The files by which these configurations extend themselves or set their tool up."""
-        left, seen = [path for path in map(os.fsdecode, found) if _is_config(path)], set[str]()
+        left, seen = [path for path in map(os.fsdecode, found) if behind.is_config(path)], set[str]()
         while left and len(seen) < _MOST_CONFIGS:
             path = left.pop()
             if path in seen or (text := _content(self._root, path, _MOST_SCRIPT)) is None:
@@ -309,33 +324,10 @@ class Deciding:
                     yield os.fsencode(os.path.relpath(full if end else inner, self._root))
 
 
-def _of_scripts(root: Path, gates: Named) -> Named:
-    """The tools that scripts mention, also by the files of the runners they mention; as words the checks they run."""
-    kinds, words, programs, read = frozenset[str](), set[Word](), set[str](), set[tuple[str, str]]()
-    left = set(gates.scripts)
-    while left:
-        word = left.pop()
-        path = os.path.normpath(os.path.join(word.cwd, word.text))
-        text = _content(root, path, _MOST_SCRIPT) if "\0" not in path and len(read) < _MOST_CONFIGS else None
-        if text is None or (path, word.cwd) in read:
-            continue
-        read.add((path, word.cwd))
-        more = mentioned(text.decode("latin-1"))
-        kinds |= more.kinds | ({"python"} if path.endswith(".py") else frozenset())
-        programs |= frozenset(_PROGRAMS.findall(text.decode("latin-1")))
-        beside = {word.cwd, os.path.dirname(path)}
-        found = {Word(each, cwd) for each in behind.checks(text.decode("latin-1")) for cwd in beside}
-        found = {each for each in found if os.path.isfile(root / each.cwd / each.text)}
-        words |= found
-        left |= found | more.scripts | {Word(each.text, os.path.dirname(path)) for each in more.scripts}
-    return Named(kinds=kinds, words=frozenset(words), wrapped=frozenset(programs))
-
-
-def _is_config(path: str) -> bool:
-    """Whether this is the configuration of a tool, which may extend others."""
-    name = os.path.basename(path)
-    stem, dot, end = name.rpartition(".")
-    return name not in {"package.json", "loop.toml"} and (end in _CONFIGS or not (stem and dot))
+def _up_to_top(root: Path) -> tuple[Path, ...]:
+    """The folders above, up to the top of the repository that the workspace is a part of."""
+    tops = (at for at, folder in enumerate((root, *root.parents)) if os.path.lexists(folder / ".git"))
+    return tuple(root.parents[: next(tops, 0)])
 
 
 def _parts(tables: Iterable[Kind]) -> dict[str, tuple[str, ...]]:
