@@ -81,7 +81,7 @@ def tools(root: Path, gates: Named) -> Named:
         programs |= frozenset(_PROGRAM.findall(text))
         beside = posixpath.dirname(path)
         found = {Word(each, cwd) for each in checks(text) for cwd in {word.cwd, beside}}
-        found = {each for each in found if _text(root, posixpath.join(each.cwd, each.text))}
+        found = {each for each in found if _file(root, posixpath.join(each.cwd, each.text))}
         words |= found
         left |= found | more.scripts | {Word(each.text, beside) for each in more.scripts}
     return Named(kinds=kinds, words=frozenset(words), wrapped=frozenset(programs))
@@ -94,17 +94,24 @@ def is_config(path: str) -> bool:
     return name not in {"package.json", "loop.toml"} and (end in _CONFIGS or not (stem and dot))
 
 
+def _file(root: Path, path: str) -> Path | None:
+    """The file that a path leads to, if it is one below the root: no pipe, which would be waited for."""
+    path = posixpath.relpath(path, root) if path[:1] == "/" else posixpath.normpath(path)
+    try:
+        return root / path if not path.startswith("..") and (root / path).is_file() else None
+    except (OSError, ValueError):
+        return None
+
+
 def _text(root: Path, path: str) -> str:
     """What a file below the root says; nothing where there is none."""
-    path = posixpath.normpath(path)
+    file = _file(root, path)
     try:
-        if (
-            path.startswith(("/", "..")) or not (root / path).is_file()
-        ):  # nor a pipe, which would be waited for
+        if file is None:
             return ""
-        with (root / path).open("rb") as file:
-            return file.read(_MOST_TEXT).decode("latin-1")
-    except (OSError, ValueError):
+        with file.open("rb") as content:
+            return content.read(_MOST_TEXT).decode("latin-1")
+    except OSError:
         return ""
 
 
