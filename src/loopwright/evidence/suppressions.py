@@ -27,12 +27,12 @@ _TYPES: Final = (
 _PYRIGHT: Final = (
     rf"{_TYPES[0]}|#\s*pyright\s*:(?!\s*(?:strict\b|ignore))",
     rf"{_TYPES[1]}|#\s*pyright\s*:\s*ignore\b(?!\[)",
-    rf"{_TYPES[2]}|#\s*pyright\s*:",
+    rf"{_TYPES[2]}|#\s*pyright\s*:(?!\s*strict\b)",
 )
 _SKIPS: Final = (
     r"\bpytest\.mark\.(?:skip\b|xfail)|\bpytest\.(?:skip|xfail)\s*\(|\bskipif\s*\(\s*(?:True|1|not False)\b"
     r"|@(?:unittest\.)?(?:skip\b|expectedFailure)|\.skipTest\(|\bSkipTest\b"
-    r"|\b(?:it|test|describe|suite|context)\.(?:skip|only|todo|fixme|failing)\b|\b(?:x|f)(?:it|describe|test)\s*\("
+    r"|\b(?:it|test|describe|suite|context)\.(?:skip|only|todo|fixme|failing)\b|^[+-]\s*[xf](?:it|describe|test)\s*\(\s*[\"'`]"
     r"|\bt\.Skip(?:f|Now)?\(|#\[ignore\b"
 )
 _LOOKS_AWAY: Final[Mapping[str, tuple[str, str, str]]] = {
