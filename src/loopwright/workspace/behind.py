@@ -10,6 +10,7 @@ import json
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -20,13 +21,13 @@ _MOST_WORDS = 5000  # of one text
 _MOST_FILES = 100
 _MOST_TEXT = 256 * 1024
 _TOKEN = re.compile(r"[\w./:@+-]+")
-_WORD = re.compile(r"[\w@+.-]*[/.][\w@+./-]*\w")
-_INCLUDED = re.compile(r"^\s*(?:-?include|sinclude|\.|source)\s+(.+)$", re.MULTILINE)
+_WORD = re.compile(r"[\w@+./-]+")
+_INCLUDED = re.compile(r"^[ \t]*(?:-?include|sinclude|\.|source)[ \t]+(.+)$", re.MULTILINE)
 _CHECK = r"(?:^|[-_.])(?:tests?|specs?|checks?|ci|e2e|smoke{})(?:[-_.]|$)"
 _CALLED = re.compile(_CHECK.format(""))
 _SHELL_CALLED = re.compile(_CHECK.format("|lint|verify|validate|gates?|grade|acceptance"))
 _WRITTEN = re.compile(
-    r"""(?:>{1,2}|\B-o|\btee\b|--[\w-]*(?:output|report|xml|file|log)[\w-]*[=\s:])\s*["']?([\w@./+-]+)""",
+    r"""(?:>{1,2}|(?<!-)-o|\btee\b|(?<![\w-])--[\w-]{0,40}(?:output|report|xml|file|log)[\w-]{0,40}[=\s:])\s*["']?([\w@./+-]+)""",
     re.IGNORECASE,
 )
 _KEYS = re.compile(
@@ -39,7 +40,7 @@ _PROGRAM = re.compile(r"[\w+-][\w.+-]*")
 _CONFIGS = frozenset({"js", "cjs", "mjs", "ts", "cts", "mts", "json", "json5", "toml", "yaml", "yml"})
 _ENDS = ("", *(f".{end}" for end in ("json", "js", "cjs", "mjs", "ts", "cts", "mts")))
 _RULE = re.compile(
-    r"^([^\s:#=][^:#=\n]*):(?!=)([^\n]*)((?:\n(?:\t[^\n]*|\s*(?:#[^\n]*)?(?=\n)))*)", re.MULTILINE
+    r"^([^\s:#=][^:#=\n]*):(?!=)([^\n]*)((?:\n(?:\t[^\n]*|[ ]*(?:#[^\n]*)?(?=\n)))*)", re.MULTILINE
 )
 _RUN = re.compile(
     r"\b(?:npm|pnpm|yarn|bun)\s+(?:run(?:-script)?\s+)?(?:--?\S+\s+)*([\w:.-]+)|\brun-[sp]\s+([^&|;]+)"
@@ -118,7 +119,8 @@ def _text(root: Path, path: str) -> str:
 def checks(text: str) -> Iterator[str]:
     """The paths in a script that are called like checks, and all that it includes."""
     written = set(_WRITTEN.findall(text))
-    for path in list(dict.fromkeys(_WORD.findall(text)))[:_MOST_WORDS]:
+    words = (word.rstrip(".") for word in dict.fromkeys(_WORD.findall(text)) if "/" in word or "." in word)
+    for path in islice(words, _MOST_WORDS):
         if is_check(path) and path not in written:
             yield path.removeprefix("./")
     for line in _INCLUDED.findall(text):
