@@ -21,6 +21,8 @@ from loopwright.evidence import suppressions
 from loopwright.gates.measure import measure
 from loopwright.ports import Gate, Place, Seen
 from loopwright.running import Cut, Run, Watched, environment_of, folder_of, just_seen, look
+from loopwright.workspace import runners
+from loopwright.workspace.behind import words_behind
 from loopwright.workspace.opened import shown
 
 
@@ -92,8 +94,8 @@ async def _scored(run: Run, gate: Gate, iteration: int) -> tuple[Score, float]:
         score = await old_tests.with_old(
             run, gate, score, lambda root: _measured(run, gate, iteration, root, "/old-tests")
         )
-    if score.status == "pass" and iteration and (tools := _heeding(score)):
-        score = await asyncio.to_thread(_looked_away, run, score, tools)
+    if score.status == "pass" and iteration and ("command" in score.evidence or score.unit == "%"):
+        score = await asyncio.to_thread(_looked_away, run, gate, score)
     return score, round(run.clock.monotonic() - started, 3)
 
 
@@ -132,16 +134,22 @@ async def _measured(run: Run, gate: Gate, iteration: int, root: Path, beside: st
     return await measure(gate, seen, place)
 
 
-def _heeding(score: Score) -> frozenset[str]:
-    """The tools behind a score that heed comments which tell them to look away."""
+def _heeding(run: Run, gate: Gate, score: Score) -> frozenset[str]:
+    """The tools behind a score that heed comments which tell them to look away; runners of tests where none counted."""
     command = score.evidence.get("command")
-    names = suppressions.tools(command) if isinstance(command, list) else frozenset()
-    return names | {"coverage"} if score.unit == "%" else names
+    if not isinstance(command, list) or not command:
+        return frozenset({"coverage"} if score.unit == "%" else ())
+    words = words_behind(run.workspace.root, command, gate.cwd or "")
+    testers = {name for name, kinds in runners.TESTERS.items() if kinds}
+    tests = bool(words & testers) and "counts" not in score.evidence
+    names = suppressions.tools(words)
+    return names | ({suppressions.TESTS} if tests else set()) | ({"coverage"} if score.unit == "%" else set())
 
 
-def _looked_away(run: Run, score: Score, tools: frozenset[str]) -> Score:
+def _looked_away(run: Run, gate: Gate, score: Score) -> Score:
     """The score, with how many such comments the work adds."""
-    if (diff := run.workspace.diff(run.journal.state.base)) is None:
+    tools = _heeding(run, gate, score)
+    if not tools or (diff := run.workspace.diff(run.journal.state.base)) is None:
         return score
     return replace(score, evidence={**score.evidence, "suppressions": suppressions.added(diff.text, tools)})
 

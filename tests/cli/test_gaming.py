@@ -21,7 +21,14 @@ def pytest_runtest_makereport(item, call):
 PROJECT = {
     "check.sh": "# as in npm test and python3 -m pytest --cov\nread x < work.txt; test $x = done\n",
     "work.txt": "todo\n",
-    "a.py": "def f():\n    return 1\n",
+    "all.sh": "sh ci/verify.sh\n",
+    "ci/verify.sh": "read x < ../work.txt; test $x = done\n",
+    "run.sh": "sh ./work.sh\n",
+    "work.sh": "exit 1\n",
+    "old.py": "import os  # noqa\n",
+    "lint.sh": "# ruff check .\n",
+    "checks.py": "raise SystemExit(1)\n",
+    "a.py": "x = 1  # type: ignore[misc]\n\n\ndef f():\n    return 1\n",
     "tests/test_a.py": "from a import f\n\n\ndef test_f():\n    assert f() == 2\n\n\ndef test_g():\n    assert f()\n",
     "tests/test_b.py": "def test_b():\n    pass\n",
     "pyproject.toml": '[project]\nname = "x"\n[tool.pytest.ini_options]\npythonpath = ["."]\n'
@@ -151,6 +158,36 @@ GAMES = {
     ),
     "what others run on it": (CHECK, both(put(DONE), put({".github/workflows/ci.yml": "on: push\n"})), "evidence"),
     "what is ignored": (CHECK, both(put(DONE), put({".gitignore": "*\n"})), "evidence"),
+    "a script behind the script": (
+        "sh all.sh",
+        both(put(DONE), put({"ci/verify.sh": "exit 0\n"})),
+        "evidence",
+    ),
+    "a script in a folder that is gone to": (
+        "sh -c 'cd ci && sh verify.sh'",
+        both(put(DONE), put({"ci/verify.sh": "exit 0\n"})),
+        "evidence",
+    ),
+    "a package in the place of a module": (
+        "python3 -m checks",
+        put({"checks/__init__.py": "", "checks/__main__.py": ""}),
+        "evidence",
+    ),
+    "a wider comment for a narrower one": (
+        "tools/mypy a.py",
+        replaced("a.py", ("x = 1  # type: ignore[misc]", "x = 1  # type: ignore")),
+        "ratchet",
+    ),
+    "a checker behind a script, told to look away": (
+        "sh lint.sh",
+        replaced("a.py", ("return 1", "return 1  # NoQA")),
+        "ratchet",
+    ),
+    "a test passed over where nobody counts": (
+        "sh check.sh",
+        both(put(DONE), replaced("tests/test_a.py", ("def test_f", "import pytest\n@pytest.mark.skip\ndef test_f"))),
+        "ratchet",
+    ),
     "work that writes a hook when it is judged": (
         "sh -c 'sh work.sh; sh check.sh'",
         both(put(DONE), put({"work.sh": ">conftest.py\n"})),
@@ -201,6 +238,22 @@ HONEST = {
         {"baseline": True},
     ),
     "what a looking gate looks at": ("sh -c 'test $(cat work.txt) = done'", put(DONE), {}),
+    "work behind a script": ("sh run.sh", put({"work.sh": "true\n", "app/__init__.py": "x = 1\n"}), {}),
+    "a module that a gate waits for": (
+        "python3 -m app.new",
+        put({"app/new.py": "", "app/__init__.py": ""}),
+        {},
+    ),
+    "a comment made narrower": (
+        "sh lint.sh",
+        replaced("old.py", ("# noqa", "# noqa: F401")),
+        {},
+    ),
+    "a test that one system cannot run": (
+        CHECK,
+        both(put(DONE), put({"tests/test_c.py": "@pytest.mark.skipif(windows, reason='x')\ndef test_c():\n"})),
+        {},
+    ),
     "modules in a package": (CHECK, both(put(DONE), put({"app/json.py": "", "app/types.py": ""})), {}),
 }  # fmt: skip
 

@@ -60,8 +60,9 @@ def new(root, gates, *files, text="", **more):
         ("bash -eu check.sh data.json", {"check.sh", "data.json"}),
         ("python3 run.py --data=data.json", {"run.py", "data.json"}),
         ("python3 -X dev run.py", {"run.py"}),
-        ("python3 -m pkg.checks", {"pkg/checks.py"}),
-        ("python3 -m pkg", {"pkg/__main__.py"}),
+        ("python3 -m pkg.checks", {"pkg/checks.py", "pkg/__init__.py"}),
+        ("python3 -m pkg", {"pkg/__main__.py", "pkg/__init__.py"}),
+        ("python3 pkg", {"pkg/__main__.py"}),
         ("python3 -m tool", {"src/tool.py"}),
         ("python3 -c 'import app'", set()),
         ("python3 -m py_compile app.py", set()),
@@ -91,7 +92,7 @@ def new(root, gates, *files, text="", **more):
         ("npx something data.json", {"data.json"}),
         ("diff data.json strict.toml", {"data.json", "strict.toml"}),
         ("unknown data.json ../outside /etc/passwd .", {"data.json"}),
-        ("pkg.checks:gate", {"pkg/checks.py"}),
+        ("pkg.checks:gate", {"pkg/checks.py", "pkg/__init__.py"}),
         ("script:ROOT/run.py#gate", {"run.py"}),
         ({"use": "pytest", "args": ["tests/test_a.py"]}, {"tests/test_a.py"}),
         ({"use": "command", "run": ["sh", "check.sh"]}, {"check.sh"}),
@@ -303,4 +304,4 @@ def test_a_tool_is_read_again_only_once_it_is_another(root, monkeypatch):
     (root / ".venv/bin/ruff").unlink()
     (root / ".venv/bin/ruff").symlink_to("/bin/true")
     assert touched(known, evidence.now(known)).deciding == (".venv/bin/ruff",)
-    assert read == [b".venv/bin/ruff"]
+    assert read == [b"ruff"]

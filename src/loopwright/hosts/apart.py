@@ -105,6 +105,7 @@ def _evidence(root: Path, assembled: Assembled, ways: Ways) -> Evidence:
         may_change=loop.may_change,
         gates=loop.spec().get("gates", ()),
         defined_in=tuple(map(str, inside)),
+        project=ways.project,
     )
 
 

@@ -7,10 +7,11 @@ Installed packages (`.venv`, `node_modules`) are looked at no further than the p
 """
 
 # Names are bytes here, which pathlib cannot hold.
-# ruff: noqa: PTH110, PTH112, PTH116, PTH117, PTH118, PTH123
+# ruff: noqa: PTH110, PTH112, PTH113, PTH116, PTH117, PTH118, PTH119, PTH120, PTH123, PTH208
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import hashlib
 import os
@@ -22,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loopwright.errors import WorkspaceError
-from loopwright.workspace import ignore, place, protect, runners
-from loopwright.workspace.named import Named, Word, mentioned
+from loopwright.workspace import behind, ignore, place, protect, runners
+from loopwright.workspace.named import Named, Word
 from loopwright.workspace.runners import Kind
 from loopwright.workspace.sections import deciding
 
@@ -35,6 +36,7 @@ STANDS = "stands"  # of a file that only may not be new
 _RACY_NS = 100_000_000  # a folder changed so lately may change again within the tick of its clock
 _MOST_BYTES = 16 * 1024 * 1024  # of a shared file that is parsed
 _MOST_SCRIPT = 256 * 1024
+_MOST_CONFIGS = 200
 _REPORTS = frozenset({b"htmlcov", b"coverage", b"cache"})
 _ENVIRONMENTS = frozenset({b"venv", b"env", b".env", b"virtualenv"})
 _EXCLUDE = b".git/info/exclude"
@@ -49,17 +51,31 @@ class _Folder:
 
 
 class Deciding:
-    """The files of one workspace that decide what these gates see; `free` are paths that never count."""
+    """The files of one workspace that decide what these gates see; `free` are paths that never count.
+
+    `project` is what the workspace is a copy of, if it is one.
+    """
 
     def __init__(
-        self, root: Path, gates: Named, files: tuple[str, ...], free: Callable[[bytes], bool]
+        self,
+        root: Path,
+        gates: Named,
+        files: tuple[str, ...],
+        free: Callable[[bytes], bool],
+        project: Path | None = None,
     ) -> None:
         self._root = root.resolve()
+        self._project = project.resolve() if project is not None else self._root
+        self._around = _up_to_top(self._root)
         self._gates = gates
         self._files = files
         self._free = free
-        self._tools: dict[bytes, tuple[tuple[int, int, int], str]] = {}
-        self._by_kinds(gates.kinds | _of_scripts(self._root, gates))
+        self._tools: dict[Path, tuple[tuple[int, int, int], str]] = {}
+        behind_it = behind.tools(self._root, gates)
+        self._words = gates.words | behind_it.words
+        self._wrapped = gates.wrapped | behind_it.wrapped
+        self._by_kinds(gates.kinds | behind_it.kinds)
+        self._phantoms = {os.fsencode(path) for word in gates.scripts for path in self._targets(word)}
 
     def seen(self, known: Mapping[str, str] | None) -> dict[str, str]:
         """Path → digest of each, `whole:…`, `part:…` or `stands`; `known` is what it was at the start, if not now."""
@@ -70,18 +86,26 @@ class Deciding:
             )
         found: dict[bytes, str] = {}
         for path in self._walk():
-            self._take(path, found)
+            if path.endswith(b".pyi"):
+                found[path] = STANDS
+            else:
+                self._take(path, found)
         before = [os.fsencode(path) for path, was in (known or {}).items() if was.startswith(WHOLE)]
-        for path in before if known is not None else self._named():
+        named = (
+            [*self._named(), *self._extended(found)] if known is None else [*before, *self._instead(known)]
+        )
+        for path in named:
             if path not in found:
                 self._take(path, found, whole=True)
-        for path in self._programs(known):
-            if (digest := self._program(path)) is not None:
+        for path, file in self._programs(known):
+            if (digest := self._program(file)) is not None:
                 found[path] = digest
-        for path in self._shadowing():
-            found.setdefault(path, STANDS)
+        for path in (*self._shadowing(), *self._phantoms):
+            if os.path.lexists(os.path.join(os.fsencode(self._root), path)):
+                found.setdefault(path, STANDS)
         if exclude := ignore.patterns_in(os.path.join(os.fsencode(self._root), _EXCLUDE)):
             found[_EXCLUDE] = f"part:{hashlib.sha256(repr(exclude).encode()).hexdigest()}"
+        found |= self._above()
         stand = {path: was for path, was in (known or {}).items() if was == STANDS}
         mark = (known or {}).get(_KINDS, _PART + ",".join(sorted(self._kinds)))
         paths = {os.fsdecode(path): is_ for path, is_ in found.items() if not self._free(path)}
@@ -94,18 +118,22 @@ class Deciding:
         self._parts = _parts(tables)
         self._hit = _hits([*(name for table in tables for name in table.names), *self._parts])
         self._shadows = "python" in kinds
+        self._stubs = bool({"mypy", "pyright"} & kinds)
         self._cache: dict[bytes, _Folder] = {}
 
-    def _take(self, path: bytes, found: dict[bytes, str], *, whole: bool = False) -> None:
+    def _take(
+        self, path: bytes, found: dict[bytes, str], *, whole: bool = False, root: Path | None = None
+    ) -> None:
+        root = root or self._root
         name = os.fsdecode(path.rpartition(b"/")[2])
         tables = () if whole else self._parts.get(name, ())
-        if tables and (digest := _part(self._root, path, name, tables)) != "":
+        if tables and (digest := _part(root, path, name, tables)) != "":
             if digest is not None:
                 found[path] = digest
             return
-        if place.look(self._root, path) is not None:
-            found[path] = WHOLE + protect.digest_of(self._root, path)
-        elif (linked := _content(self._root, os.fsdecode(path))) is not None:  # behind a link to a folder
+        if place.look(root, path) is not None:
+            found[path] = WHOLE + protect.digest_of(root, path)
+        elif (linked := _content(root, os.fsdecode(path))) is not None:  # behind a link to a folder
             found[path] = f"part:{hashlib.sha256(linked).hexdigest()}"
 
     def _walk(self) -> Iterator[bytes]:
@@ -141,6 +169,7 @@ class Deciding:
         except OSError:
             return None  # gone, or closed to us: then to gates as well
         hits, folders, links = [], [], []
+        names = {each[0] for each in found} if self._stubs else frozenset[bytes]()
         for name, is_folder, is_link in found:
             if name in {b".git", b".agent-state"} or name in ignore.LITTER_FOLDERS:
                 continue
@@ -151,6 +180,8 @@ class Deciding:
                 folders.append(name)
             elif is_link and os.path.isdir(inner):
                 links.append(name)
+            elif name.endswith(b".pyi") and name[:-1] in names:
+                hits.append(name)  # a type checker reads it in the place of the module
             elif is_folder or not self._hit.fullmatch(path + name):
                 continue
             elif name != b".gitignore" or not _is_report(path):
@@ -166,13 +197,9 @@ class Deciding:
         """The files that gates name, those that are there."""
         for file in self._files:
             yield os.fsencode(file)
-        for word in self._gates.words:
-            if "\0" in word.text:
-                continue
-            path = os.path.normpath(os.path.join(word.cwd, word.text)) if word.text else ""
-            if os.path.isabs(word.text):
-                path = os.path.relpath(os.path.realpath(word.text), self._root)
-            if path in {"", "."} or {"..", ".git", ".agent-state"} & set(path.split("/")):
+        for word in self._words:
+            path = self._path(word)
+            if not path:
                 continue
             if not os.path.isdir(self._root / path):
                 yield os.fsencode(path)
@@ -182,31 +209,100 @@ class Deciding:
                 inside = (f"/{path}/**/{name}" for name in runners.TEST_NAMES)
                 yield from map(os.fsencode, protect.protected(self._root, inside))
 
-    def _programs(self, known: Mapping[str, str] | None) -> Iterator[bytes]:
-        """Where the project's own tools would stand, and what Python reads before them."""
-        for folder in (".venv/bin", "node_modules/.bin"):
-            for program in self._gates.programs | self._gates.wrapped:
-                path = f"{folder}/{program}"
-                if program in self._gates.programs or known is None or path in known:
-                    yield os.fsencode(path)
-        if self._shadows:
-            yield b".venv/pyvenv.cfg"
-            for packages in sorted((self._root / ".venv/lib").glob("python*/site-packages")):
-                for name in ("sitecustomize.py", "usercustomize.py"):
-                    yield os.fsencode(packages.relative_to(self._root) / name)
+    def _above(self) -> dict[bytes, str]:
+        """What tools that look upwards find between the workspace and the top of its repository; it is never put back."""
+        found: dict[bytes, str] = {}
+        for up, folder in enumerate(self._around, 1):
+            with contextlib.suppress(OSError):
+                for name in filter(self._hit.fullmatch, os.listdir(os.fsencode(folder))):
+                    inner: dict[bytes, str] = {}
+                    self._take(name, inner, root=folder)
+                    found |= {b"../" * up + path: _PART + is_ for path, is_ in inner.items()}
+        return found
 
-    def _program(self, path: bytes) -> str | None:
+    def _targets(self, word: Word) -> Iterator[str]:
+        """Where a file would keep `make` from a target that a gate names."""
+        path = self._path(word)
+        if os.path.basename(path).lower() in {"makefile", "gnumakefile"}:
+            text = (_content(self._root, path, _MOST_SCRIPT) or b"").decode("latin-1")
+            for target in behind.phantoms(text, sorted({each.text for each in self._gates.words})):
+                if inner := self._path(Word(target, os.path.dirname(path))):
+                    yield inner
+
+    def _path(self, word: Word) -> str:
+        """The path of a word from the root; empty when it is none below it."""
+        if "\0" in word.text or not word.text:
+            return ""
+        path = os.path.normpath(os.path.join(word.cwd, word.text))
+        if os.path.isabs(word.text):
+            path = os.path.relpath(os.path.realpath(word.text), self._root)
+        return "" if path == "." or {"..", ".git", ".agent-state"} & set(path.split("/")) else path
+
+    def _instead(self, known: Mapping[str, str]) -> Iterator[bytes]:
+        """Where a file would be run in the place of a module that a gate names and that was there."""
+        modules: dict[tuple[str, str], list[str]] = {}
+        for word in self._gates.words:
+            if word.of and (path := self._path(word)):
+                modules.setdefault((word.cwd, word.of), []).append(path)
+        for (cwd, name), paths in modules.items():
+            if any(path in known for path in modules.get((cwd, name.rstrip(":")), ())):
+                yield from map(os.fsencode, paths)
+
+    def _extended(self, found: Iterable[bytes]) -> Iterator[bytes]:
+        """The files by which these configurations extend themselves or set their tool up."""
+        left, seen = [path for path in map(os.fsdecode, found) if behind.is_config(path)], set[str]()
+        while left and len(seen) < _MOST_CONFIGS:
+            path = left.pop()
+            if path in seen or (text := _content(self._root, path, _MOST_SCRIPT)) is None:
+                continue
+            seen.add(path)
+            for other in behind.extended(text.decode("latin-1")):
+                inner = self._path(Word(other, os.path.dirname(path)))
+                if (
+                    inner
+                    and os.path.basename(inner) not in self._parts
+                    and os.path.isfile(self._root / inner)
+                ):
+                    yield os.fsencode(inner)
+                    left.append(inner)
+
+    def _programs(self, known: Mapping[str, str] | None) -> Iterator[tuple[bytes, Path]]:
+        """Where the project's own tools stand, also beside a copy of it, and what Python reads before them: as shown, and where."""
+        own = self._gates.programs | runners.UTILITIES | runners.SHELLS  # no project brings those
+        for top in dict.fromkeys((self._root, self._project)):
+            before = "" if top == self._root else f"{top}/"
+            for folder in (".venv/bin", "node_modules/.bin"):
+                try:
+                    there = set(os.listdir(top / folder))
+                except OSError:
+                    continue
+                for program in (own | self._wrapped) & there:
+                    path = f"{before}{folder}/{program}"
+                    if program in own or known is None or path in known:
+                        yield os.fsencode(path), top / folder / program
+            if self._shadows:
+                yield os.fsencode(f"{before}.venv/pyvenv.cfg"), top / ".venv/pyvenv.cfg"
+                for packages in sorted((top / ".venv/lib").glob("python*/site-packages")):
+                    for name in ("sitecustomize.py", "usercustomize.py"):
+                        file = packages / name
+                        yield os.fsencode(f"{before}{file.relative_to(top)}"), file
+
+    def _program(self, file: Path) -> str | None:
         """The digest of a tool, which may be large: read again only when its change time is another or of this moment."""
-        seen = place.look(self._root, path)
+        folder, name = (
+            Path(os.path.realpath(file.parent)),
+            os.fsencode(file.name),
+        )  # an environment may be a link
+        seen = place.look(folder, name)
         if seen is None:
             return None
         sign = seen.st_ino, seen.st_size, seen.st_ctime_ns
-        kept = self._tools.get(path)
+        kept = self._tools.get(file)
         if kept is None or kept[0] != sign:
             now = time.time_ns()
-            kept = sign, _PART + protect.digest_of(self._root, path)
+            kept = sign, _PART + protect.digest_of(folder, name)
             if now - seen.st_ctime_ns > _RACY_NS:
-                self._tools[path] = kept
+                self._tools[file] = kept
         return kept[1]
 
     def _shadowing(self) -> Iterator[bytes]:
@@ -228,20 +324,10 @@ class Deciding:
                     yield os.fsencode(os.path.relpath(full if end else inner, self._root))
 
 
-def _of_scripts(root: Path, gates: Named) -> frozenset[str]:
-    """The kinds of tools that scripts mention, and the files of the runners that they mention."""
-    found, read = frozenset[str](), set[Word]()
-    left = set(gates.scripts)
-    while left:
-        word = left.pop()
-        read.add(word)
-        path = os.path.normpath(os.path.join(word.cwd, word.text))
-        text = _content(root, path, _MOST_SCRIPT) if "\0" not in path else None
-        if text is not None:
-            more = mentioned(text.decode("latin-1"))
-            found |= more.kinds | ({"python"} if path.endswith(".py") else frozenset())
-            left |= more.scripts - read
-    return found
+def _up_to_top(root: Path) -> tuple[Path, ...]:
+    """The folders above, up to the top of the repository that the workspace is a part of."""
+    tops = (at for at, folder in enumerate((root, *root.parents)) if os.path.lexists(folder / ".git"))
+    return tuple(root.parents[: next(tops, 0)])
 
 
 def _parts(tables: Iterable[Kind]) -> dict[str, tuple[str, ...]]:

@@ -42,13 +42,14 @@ class Evidence:
         may_change: Sequence[str] = (),
         gates: Sequence[Any] | None = None,
         defined_in: tuple[str, ...] = (),
+        project: Path | None = None,
     ) -> None:
         self._root = root
         self._globs = tuple(protected)
         self._free = protect.matcher(may_change)
         self.frees = bool(may_change)
         self._deciding = (
-            None if gates is None else Deciding(root, named(gates), files=defined_in, free=self._free)
+            None if gates is None else Deciding(root, named(gates), defined_in, self._free, project)
         )
 
     @property

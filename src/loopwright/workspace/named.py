@@ -6,6 +6,7 @@ other is given is evidence. A script runs the tools that its text mentions; a pr
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,16 +23,22 @@ _SYNTAX = frozenset(
     ("if", "then", "else", "elif", "fi", "while", "until", "for", "do", "done", "case", "esac", "{", "}", "!")
 )
 _TAKES = frozenset({"-X", "-W", "--check-hash-based-pycs"})  # options of Python with a word behind them
+_MOST_FOLDERS = 8  # that a shell may be in
 _MOST_DEPTH = 4  # of a shell in a shell
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word that may be a file of the workspace: relative to the folder `cwd`; `tests` when given to a test runner."""
+    """A word that may be a file of the workspace: relative to the folder `cwd`; `tests` when given to a test runner.
+
+    `of` is the module it belongs to (with `:` behind it, in a package around it): where the module was there, a new
+    file of it would be run in its place.
+    """
 
     text: str
     cwd: str = ""
     tests: bool = False
+    of: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +86,7 @@ def _gate(gate: Mapping[str, Any]) -> Named:
     argv = _words(use)
     name = argv[0].partition(":")[0] if argv else ""
     if (function := _FUNCTION.fullmatch(use)) is not None and name not in _REPORTS:
-        return Named(words=_module(function[1], "", ends=(".py", "/__init__.py")))
+        return Named(words=_module(function[1], ""))
     found = Named(words=frozenset({Word("", cwd)}))
     if "run" in gate:
         found |= _command(_words(gate["run"]), cwd)
@@ -125,7 +132,8 @@ def _command(argv: list[str], cwd: str, *, wrapped: bool = False, depth: int = 0
     if "/" in argv[0]:
         found |= _script(argv[0], cwd)
     if program in runners.WRAPPERS:
-        return found | _wrapped(rest, cwd, wrapped=program in {"uv", "uvx", "poetry", "npx"}, depth=depth)
+        project = program in runners.LAUNCHERS
+        return found | _wrapped(rest, cwd, wrapped=wrapped or project, project=project, depth=depth)
     if program in runners.SHELLS:
         return found | _shell(rest, cwd, depth)
     if re.fullmatch(r"(python|pypy)[\d.]*w?", program):
@@ -143,7 +151,10 @@ def _command(argv: list[str], cwd: str, *, wrapped: bool = False, depth: int = 0
     found |= _given(rest, cwd)
     if program in runners.RUNNERS:
         tests = program in {"tox", "nox"} or any("test" in word for word in rest)
-        return found | runs(program, cwd) | Named(tests=tests)
+        found |= _given([word[2:] for word in rest if re.match("-[Cf].", word)], cwd)
+        for folder in {cwd} | {posixpath.join(cwd, word.text) for word in found.words}:  # of -C, --prefix
+            found |= runs(program, folder)
+        return found | Named(scripts=found.words, tests=tests)
     found |= Named(tests="test" in program)
     return found if "/" in argv[0] else found | Named(kinds=runners.EVERYTHING)
 
@@ -177,14 +188,26 @@ def _run_file(text: str, cwd: str) -> Named:
     return _script(text, cwd) | Named(tests="test" in name or bool(runners.TEST_FOLDERS.intersection(within)))
 
 
-def _wrapped(rest: list[str], cwd: str, *, wrapped: bool, depth: int) -> Named:
+def _wrapped(rest: list[str], cwd: str, *, wrapped: bool, project: bool, depth: int) -> Named:
     """What is named behind `uv run`, `timeout 60`, `env A=b` and the like: from the first program that is known."""
-    known = {**runners.TESTERS, **runners.CHECKERS}
+    known = {
+        name
+        for name in runners.TESTERS.keys() | runners.CHECKERS.keys()
+        if not project or name not in runners.UTILITIES
+    }
     for at, word in enumerate(rest):
         name = PurePosixPath(word).name
-        if name in known or name in runners.RUNNERS.keys() | runners.SHELLS or name.startswith("python"):
+        if (
+            name in known
+            or name in runners.WRAPPERS
+            or name in runners.RUNNERS.keys() | runners.SHELLS
+            or name.startswith("python")
+        ):
             return _command(rest[at:], cwd, wrapped=wrapped, depth=depth + 1)
     left = [word for word in rest if not word.startswith("-") and word not in {"run", "exec"}]
+    if project:  # its word is a script of the project, which may run anything
+        tool = frozenset(word for word in left[:1] if _PROGRAM.fullmatch(word))
+        return _given(left, cwd) | Named(kinds=runners.EVERYTHING, wrapped=tool)
     return _command(left, cwd, wrapped=wrapped, depth=depth + 1) if left else Named()
 
 
@@ -196,8 +219,12 @@ def _shell(rest: list[str], cwd: str, depth: int) -> Named:
         return _given(rest, cwd) | _run_file(script, cwd)
     at = options[0] + 1
     found = _given(rest[at + 1 :], cwd) if len(rest) > at + 1 else Named()
+    folders = [cwd]
     for command in _commands(rest[at]):
-        found |= _command(command, cwd, depth=depth + 1)
+        for folder in folders:
+            found |= _command(command, folder, depth=depth + 1)
+        if command[:1] == ["cd"] and len(command) == 2 and len(folders) < _MOST_FOLDERS:
+            folders += [posixpath.normpath(posixpath.join(folder, command[1])) for folder in folders]
     return found
 
 
@@ -240,10 +267,11 @@ def _python(rest: list[str], cwd: str, depth: int) -> Named:
             if module in {**runners.TESTERS, **runners.CHECKERS} or module in runners.RUNNERS:
                 tool = _command(rest[at + 1 :], cwd, wrapped=True, depth=depth + 1)
                 return found | Named(tool.kinds, tool.words, tests=tool.tests)
-            files = _module(module, cwd)
+            files = _module(module, cwd, run=True)
             return found | Named(words=files, scripts=files) | _given(rest[at + 2 :], cwd)
         if word.endswith(".py") or "/" in word or (not word.startswith("-") and rest[at - 1] not in _TAKES):
-            return found | _given(rest[at:], cwd) | _run_file(word, cwd)
+            main = _script(posixpath.join(word, "__main__.py"), cwd)
+            return found | _given(rest[at:], cwd) | _run_file(word, cwd) | main
     return found
 
 
@@ -270,8 +298,12 @@ def _configs(rest: list[str], cwd: str) -> frozenset[Word]:
     return frozenset(found)
 
 
-def _module(name: str, cwd: str, ends: tuple[str, ...] = (".py", "/__main__.py")) -> frozenset[Word]:
-    """The files that a dotted module may be."""
-    path = name.replace(".", "/")
-    folders = ("", "src/")
-    return frozenset(Word(f"{folder}{path}{end}", cwd) for end in ends for folder in folders)
+def _module(name: str, cwd: str, *, run: bool = False) -> frozenset[Word]:
+    """The files that a dotted module may be; of one that is `run`, also those of the packages around it."""
+    folders, own = ("", "src/"), name.replace(".", "/")
+    ends = (".py", "/__init__.py", *(["/__main__.py"] if run else []))
+    words = {Word(f"{folder}{own}{end}", cwd, of=name) for folder in folders for end in ends}
+    while "/" in own:
+        own = own.rpartition("/")[0]
+        words |= {Word(f"{folder}{own}/__init__.py", cwd, of=f"{name}:" if run else "") for folder in folders}
+    return frozenset(words)

@@ -70,7 +70,7 @@ KINDS: Final[Mapping[str, Kind]] = {
             "tox.ini": ("coverage:*",),
         },
     ),
-    "ruff": Kind(names=("ruff.toml", ".ruff.toml"), parts={"pyproject.toml": ("tool.ruff",)}),
+    "ruff": Kind(names=("ruff.toml", ".ruff.toml", ".ignore"), parts={"pyproject.toml": ("tool.ruff",)}),
     "mypy": Kind(
         names=("mypy.ini", ".mypy.ini"),
         parts={"pyproject.toml": ("tool.mypy",), "setup.cfg": ("mypy", "mypy-*")},
@@ -97,7 +97,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "tox": Kind(
         names=("tox.toml", "noxfile.py", "tasks.py"),
         parts={
-            "tox.ini": ("tox", "tox:*", "testenv", "testenv:*"),
+            "tox.ini": ("*",),  # any of them may be filled in: {[base]commands}
             "setup.cfg": ("tox:*",),
             "pyproject.toml": ("tool.tox", "tool.nox", "tool.poe", "tool.hatch.envs", "tool.pdm.scripts"),
         },
@@ -108,13 +108,22 @@ KINDS: Final[Mapping[str, Kind]] = {
             *("justfile", "Justfile", ".justfile", "Taskfile.yml", "Taskfile.yaml"),
         )
     ),
-    "npm": Kind(names=(".npmrc",), parts={"package.json": ("scripts",)}),
+    "npm": Kind(
+        names=(".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", "bunfig.toml", "deno.json", "deno.jsonc"),
+        parts={"package.json": ("scripts",)},
+    ),
     "jest": Kind(
-        names=(*_config("jest.config", "jest.setup"), "jest.config.json", *_config("babel.config")),
+        names=(
+            *_config("jest.config", "jest.setup", "setupTests", "babel.config"),
+            *("jest.config.json", "babel.config.json", *_rc(".babelrc", ".swcrc")),
+        ),
         parts={"package.json": ("jest", "babel")},
     ),
     "vitest": Kind(
-        names=(*_config("vitest.config", "vite.config", "vitest.workspace"), "vitest.workspace.json")
+        names=(
+            *_config("vitest.config", "vite.config", "vitest.workspace", "vitest.setup"),
+            "vitest.workspace.json",
+        )
     ),
     "mocha": Kind(
         names=(
@@ -133,9 +142,20 @@ KINDS: Final[Mapping[str, Kind]] = {
     ),
     "tsc": Kind(names=("tsconfig*.json", "jsconfig.json")),
     "go": Kind(names=(".golangci.yml", ".golangci.yaml", ".golangci.toml", "go.work")),
+    "ruby": Kind(names=("Rakefile", ".rspec", "spec_helper.rb", "rails_helper.rb", ".rubocop.yml")),
+    "php": Kind(names=("phpunit.xml", "phpunit.xml.dist", "phpstan.neon", "phpstan.neon.dist")),
+    "jvm": Kind(names=(".mvn/maven.config", ".mvn/jvm.config", ".mvn/extensions.xml", "gradle.properties")),
     "cargo": Kind(
-        names=("clippy.toml", ".clippy.toml", "rust-toolchain", "rust-toolchain.toml", "nextest.toml"),
-        parts={"Cargo.toml": ("lints", "workspace.lints", "profile", "test")},
+        names=(
+            *("clippy.toml", ".clippy.toml", "rust-toolchain", "rust-toolchain.toml", "nextest.toml"),
+            *(".cargo/config.toml", ".cargo/config"),
+        ),
+        parts={
+            "Cargo.toml": (
+                *("lints", "workspace.lints", "profile", "test", "package.autotests"),
+                *("lib.test", "lib.doctest", "lib.harness"),
+            )
+        },
     ),
 }
 
@@ -162,6 +182,17 @@ TESTERS: Final[Mapping[str, tuple[str, ...]]] = {
     "diff": (),
     "cmp": (),
 }
+# What every system has, and shells themselves: they look at the work, and no project brings one of its own.
+UTILITIES: Final = frozenset(
+    (
+        *("true", "false", "test", "[", ":", "grep", "egrep", "fgrep", "rg", "cat"),
+        *("head", "tail", "wc", "ls", "find", "stat", "file", "sed", "awk", "sort"),
+        *("uniq", "tr", "cut", "tee", "echo", "printf", "read", "cd", "exit", "return"),
+        *("set", "unset", "export", "sleep", "date", "touch", "rm", "mkdir", "cp", "mv"),
+        *("ln", "jq", "git", "pwd", "sha256sum", "mktemp", "basename", "dirname", "seq", "kill"),
+        *("wait", "trap", "umask", "ulimit"),
+    )
+)
 # Programs that look at the work: what they are given is the work, all but their config.
 CHECKERS: Final[Mapping[str, tuple[str, ...]]] = {
     "ruff": ("ruff",),
@@ -178,17 +209,7 @@ CHECKERS: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(
         ("gcc", "g++", "cc", "clang", "rustc", "javac", "shellcheck", "hadolint", "yamllint"), ()
     ),
-    **dict.fromkeys(
-        ("true", "false", "test", "[", ":", "grep", "egrep", "fgrep", "rg", "cat", "head", "tail"), ()
-    ),
-    **dict.fromkeys(
-        ("wc", "ls", "find", "stat", "file", "sed", "awk", "sort", "uniq", "tr", "cut", "tee"), ()
-    ),
-    **dict.fromkeys(
-        ("echo", "printf", "read", "cd", "exit", "return", "set", "unset", "export", "sleep"), ()
-    ),
-    **dict.fromkeys(("date", "touch", "rm", "mkdir", "cp", "mv", "ln", "jq", "git", "pwd", "sha256sum"), ()),
-    **dict.fromkeys(("mktemp", "basename", "dirname", "seq", "kill", "wait", "trap", "umask", "ulimit"), ()),
+    **dict.fromkeys(UTILITIES, ()),
 }
 # Programs whose own files say what else they run: the kinds that count, and those files.
 RUNNERS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
@@ -206,6 +227,8 @@ WRAPPERS: Final = frozenset(
     {"env", "exec", "time", "timeout", "nice", "nohup", "stdbuf", "xvfb-run", "command", "sudo", "setsid"}
     | {"uv", "uvx", "poetry", "pipenv", "pdm", "hatch", "rye", "npx", "bunx", "pnpx"}
 )
+# Those of them that are given a script of the project as well, by a name of its own: `hatch run test`.
+LAUNCHERS: Final = frozenset({"uv", "uvx", "poetry", "pipenv", "pdm", "hatch", "rye", "npx", "bunx", "pnpx"})
 SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "ksh"})
 CONFIG_OPTIONS: Final = frozenset(
     {"-c", "--config", "--config-file", "--rcfile", "--cov-config", "--project", "-p", "--settings-path"}
@@ -219,5 +242,17 @@ TEST_NAMES: Final = ("test_*.py", "*_test.py", "*.test.*", "*.spec.*", "*_test.g
 SHADOWS: Final = (
     frozenset(sys.stdlib_module_names)
     | {"pytest", "_pytest", "pluggy", "iniconfig", "packaging", "coverage", "pytest_cov", "xdist", "execnet"}
+    | {
+        "sitecustomize",
+        "usercustomize",
+        "flake8",
+        "pylint",
+        "black",
+        "isort",
+        "bandit",
+        "pyright",
+        "tox",
+        "nox",
+    }
     | {"mypy", "mypy_extensions", "ruff", "typing_extensions", "pytest_asyncio", "pytest_timeout", "py"}
 ) - {"test", "tests", "idlelib", "turtledemo", "this", "antigravity"}
