@@ -170,6 +170,19 @@ def _bare(said: str) -> str:
     return re.sub(r" -C \S+", "", said)
 
 
+@pytest.mark.parametrize(
+    ("state", "approve", "inbox"),
+    [
+        ("accept, passed", "approve r", "approve r"),
+        ("accept, not passed", 'approve r --override "…"', 'revise r --note "what to change"'),
+    ],
+)
+def test_what_did_not_pass_is_shown_with_the_reason_that_accepting_it_takes(made, state, approve, inbox):
+    folder = str(made(state))
+    assert f"loopwright {approve}\n" in _bare(typed("show", "r", "-C", folder)[1])
+    assert f"loopwright {inbox}\n" in _bare(typed("approvals", "-C", folder)[1])
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_about_no_run(made, verb):
     name, _, *rest = VERBS[verb]

@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import sys
+from collections.abc import Container
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from loopwright.report.figures import MARKS, at_most, brief, colourless, money, 
 if TYPE_CHECKING:  # figures alone need no core
     from loopwright.cli.where import Where
     from loopwright.core.state import LoopState
-    from loopwright.core.values import Score
+    from loopwright.core.values import Score, Verdict
 
 __all__ = [
     "MARKS",
@@ -56,6 +57,13 @@ def gate(name: str, given: Score) -> str:
         if given.value in {0.0, 1.0} and not given.graded
         else f"{name} {mark} {given.value:.2f}"
     )
+
+
+def held(verdict: Verdict, gates: Container[str]) -> list[str]:
+    """Why work is not passed though no gate says so, a line each: evidence that was changed, tests that are gone."""
+    # What blocks and why are in the same order, as far as the first goes.
+    told = zip(verdict.blockers, verdict.reasons, strict=False)
+    return [reason for name, reason in told if name not in gates]
 
 
 def ago(now: datetime, then: datetime | None) -> str:
