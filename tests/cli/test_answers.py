@@ -177,10 +177,13 @@ def _bare(said: str) -> str:
         ("accept, not passed", 'approve r --override "…"', 'revise r --note "what to change"'),
     ],
 )
-def test_what_did_not_pass_is_shown_with_the_reason_that_accepting_it_takes(made, state, approve, inbox):
+def test_what_did_not_pass_is_shown_with_the_reason_that_accepting_it_takes(
+    made, capsys, state, approve, inbox
+):
     folder = str(made(state))
-    assert f"loopwright {approve}\n" in _bare(typed("show", "r", "-C", folder)[1])
-    assert f"loopwright {inbox}\n" in _bare(typed("approvals", "-C", folder)[1])
+    for verb, wanted in {("show", "r"): approve, ("approvals",): inbox}.items():
+        assert run_app([*verb, "-C", folder]) == 0
+        assert f"loopwright {wanted}\n" in _bare(capsys.readouterr().out)
 
 
 @pytest.mark.parametrize("verb", VERBS)
