@@ -112,6 +112,9 @@ def test_coverage_keeps_the_mark_of_the_project(project, files, mark):
     put(project, files)
     (found,) = detect(look(project, ""))
     assert {key: found.gate.get(key) for key in mark} == mark
+    assert "--fail-under=0" in found.gate["run"], (
+        "the mark is the gate's: an exit for it would hide the figures"
+    )
     assert "program 'coverage'" in found.problem
 
 

@@ -55,7 +55,7 @@ def gate(name: str, given: Score) -> str:
     return (
         f"{name} {mark}"
         if given.value in {0.0, 1.0} and not given.graded
-        else f"{name} {mark} {given.value:.2f}"
+        else f"{name} {mark} {score(given.value)}"
     )
 
 
@@ -104,7 +104,7 @@ def three_lines(state: LoopState, where: Where, *, ours: bool = False) -> list[s
     totals = state.totals
     cost = money(totals.cost_usd) if totals.known_costs and not totals.unknown_costs else "cost unknown"
     known = best_now(state)
-    best = "" if known is None else f" · best {known.score:.2f} (#{known.iteration})"
+    best = "" if known is None else f" · best {score(known.score)} (#{known.iteration})"
     count = f"{state.iteration} iteration{'' if state.iteration == 1 else 's'}"
     count = f"in iteration {state.iteration}" if under_way else f"after {count}"
     return [
