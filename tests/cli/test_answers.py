@@ -170,6 +170,22 @@ def _bare(said: str) -> str:
     return re.sub(r" -C \S+", "", said)
 
 
+@pytest.mark.parametrize(
+    ("state", "approve", "inbox"),
+    [
+        ("accept, passed", "approve r", "approve r"),
+        ("accept, not passed", 'approve r --override "…"', 'revise r --note "what to change"'),
+    ],
+)
+def test_what_did_not_pass_is_shown_with_the_reason_that_accepting_it_takes(
+    made, capsys, state, approve, inbox
+):
+    folder = str(made(state))
+    for verb, wanted in {("show", "r"): approve, ("approvals",): inbox}.items():
+        assert run_app([*verb, "-C", folder]) == 0
+        assert f"loopwright {wanted}\n" in _bare(capsys.readouterr().out)
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_about_no_run(made, verb):
     name, _, *rest = VERBS[verb]

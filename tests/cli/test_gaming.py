@@ -8,6 +8,7 @@ import sys
 import pytest
 from gaming import DONE, PYTEST, TESTS, both, commit, git, play, put, remove
 
+from loopwright.cli.view import View
 from loopwright.core import events as ev
 
 CHECK = "sh check.sh"
@@ -265,7 +266,16 @@ def test_honest_work_passes(root, deed):
     assert (played.final.passed, played.final.exit_code, played.actions) == (True, 0, []), played.blockers
 
 
-def test_fewer_or_skipped_tests_never_pass_and_bringing_them_back_does(root):
+def shown(played, capsys):
+    """What a person sees of it on a terminal."""
+    capsys.readouterr()
+    view = View()
+    for fact in played.facts:
+        view.see(fact)
+    return capsys.readouterr().err
+
+
+def test_fewer_or_skipped_tests_never_pass_and_bringing_them_back_does(root, capsys):
     test_a = PROJECT["tests/test_a.py"]
     played = play(
         root,
@@ -283,15 +293,19 @@ def test_fewer_or_skipped_tests_never_pass_and_bringing_them_back_does(root):
     assert reasons[1] == ("ratchet: pytest: fewer tests ran than at iteration 0 (1, not 3): bring them back",)
     assert reasons[2] == ("ratchet: pytest: more tests were skipped than at iteration 0 (1, not 0)",)
     assert played.final.exit_code == 0
+    assert shown(played, capsys).count("held back by ratchet: pytest: ") == 3
 
 
-def test_an_undone_change_passes_and_the_agent_was_told_what_to_undo(root):
+def test_an_undone_change_passes_and_the_agent_was_told_what_to_undo(root, capsys):
     script = (root / "check.sh").read_text()
     played = play(root, [CHECK], put({"check.sh": "exit 0\n"}), put({**DONE, "check.sh": script}))
     assert played.final.exit_code == 0
     assert played.actions == [("blocked", ("check.sh",)), ("restored", ("check.sh",))]
     assert "undo check.sh" in played.of(ev.Judged)[0].verdict.reasons[0]
     assert played.final.best.iteration == 2
+    told = shown(played, capsys)
+    assert "nothing passes until this is undone: check.sh (evidence; if it is the work: may_change)" in told
+    assert told.count("held back by evidence: undo check.sh") == 1
 
 
 ACTIONS = {

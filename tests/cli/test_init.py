@@ -80,6 +80,21 @@ def test_a_tool_is_seen_in_the_files_of_a_project(project, tool, files, gate):
     assert next(iter(files)) in found.why
 
 
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        (
+            "pyproject.toml",
+            '[tool.pytest.ini_options]\ntestpaths = ["src", "testing/", "../tests", "a/tests"]\n',
+        ),
+        ("tox.ini", "[pytest]\ntestpaths = src testing /tmp/tests\n  a/tests\n"),
+    ],
+)
+def test_where_pytest_looks_for_tests_is_a_folder_of_tests_and_the_work_is_not(project, file, text):
+    put(project, {file: text, "src/a.py": "", "testing/test_a.py": "", "a/tests/b.py": ""})
+    assert look(project, os.environ["PATH"]).tests() == ("testing", "a/tests")
+
+
 def test_every_tool_has_its_row_here():
     assert {tool.name for tool in TOOLS} - {"coverage"} == {tool for tool, _, _ in SEEN}
 
@@ -97,6 +112,9 @@ def test_coverage_keeps_the_mark_of_the_project(project, files, mark):
     put(project, files)
     (found,) = detect(look(project, ""))
     assert {key: found.gate.get(key) for key in mark} == mark
+    assert "--fail-under=0" in found.gate["run"], (
+        "the mark is the gate's: an exit for it would hide the figures"
+    )
     assert "program 'coverage'" in found.problem
 
 

@@ -21,7 +21,7 @@ from loopwright.core.policy import Asking, Policy
 from loopwright.core.state import LoopState
 from loopwright.core.values import Score, Usage, Verdict
 from loopwright.evidence.junit import read as read_junit
-from loopwright.report.figures import safe
+from loopwright.report.figures import safe, score
 from loopwright.report.gather import FIRST, LAST, gather
 from loopwright.report.html import STYLE, html
 from loopwright.report.json import json
@@ -36,6 +36,13 @@ HOSTILE = (
     "| `a` ``` ``\n```\n# big\n\x1b[2J\x07\u202egnp.exe ]]> &amp; \ufffe \x00"
 )
 FORMATS = (markdown, html, json, junit)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(518 / 519, "0.99"), (0.9999, "0.99"), (1.0, "1.00"), (0.985, "0.98"), (None, "-")]
+)
+def test_a_score_below_one_is_never_written_as_one(value, shown):
+    assert score(value) == shown
 
 
 def repaired():

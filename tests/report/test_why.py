@@ -453,6 +453,16 @@ def test_it_says(name):
     assert told(name) == SAID[name]
 
 
+def test_what_holds_back_though_no_gate_says_so_is_told_with_what_a_person_can_do():
+    many, few = (replace(PASS, evidence={"counts": {"executed": n, "skipped": 0}}) for n in (3, 2))
+    sim = ended(policy(baseline=True, limits=Limits(max_iterations=1)), gates=script(many, few))
+    said = why(gather(history(sim)))
+    assert said.blocked == (
+        "ratchet: tests: fewer tests ran than at iteration 0 (2, not 3): bring them back",
+    )
+    assert said.change.endswith("(a run with --approve always asks); a new run counts anew.")
+
+
 def test_every_ending_has_its_text():
     assert CASES.keys() == SAID.keys() >= PHASES.keys()
 

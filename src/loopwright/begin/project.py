@@ -13,7 +13,7 @@ import shutil
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from loopwright.supervise import tool_path
@@ -72,8 +72,21 @@ class Project:
         return ""
 
     def tests(self) -> tuple[str, ...]:
-        """The folders that hold tests by their names."""
-        return tuple(name for name in TEST_FOLDERS if (self.root / name).is_dir())
+        """The folders that hold tests by their names: at the top, or where pytest is told to look."""
+        # Told `src`, pytest finds tests among the work: that folder is not theirs.
+        said = (
+            path for path in map(PurePosixPath, self._testpaths()) if path.name in (*TEST_FOLDERS, "testing")
+        )
+        names = dict.fromkeys((*TEST_FOLDERS, *(str(path) for path in said if ".." not in path.parts)))
+        return tuple(name for name in names if name[0] != "/" and (self.root / name).is_dir())
+
+    def _testpaths(self) -> list[str]:
+        table = self.tool("pytest") or {}
+        places = [table.get("testpaths"), _table(table.get("ini_options")).get("testpaths")]
+        for file, section in (("pytest.ini", "pytest"), ("tox.ini", "pytest"), ("setup.cfg", "tool:pytest")):
+            places.append((self.section(file, section) or {}).get("testpaths"))
+        said = [place.split() if isinstance(place, str) else place for place in places]
+        return [str(path) for each in said if isinstance(each, list) for path in each]
 
     def python_tests(self) -> str:
         """A file of Python tests in the top folder or a test folder, else nothing."""

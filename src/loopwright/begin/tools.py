@@ -123,7 +123,7 @@ def _coverage(project: Project) -> GateText:
     ]
     run = (
         "COVERAGE_FILE=$LOOPWRIGHT_ARTIFACTS/coverage; export COVERAGE_FILE; "
-        "coverage run -m pytest -q -p no:cacheprovider >&2; coverage json -q -o -"
+        "coverage run -m pytest -q -p no:cacheprovider >&2; coverage json -q --fail-under=0 -o -"
     )
     mark = next((found for found in map(_percent, marks) if found is not None), None)
     return {

@@ -73,6 +73,8 @@ def lines(shown: Shown, request: str, where: Where, diff: Diff | None) -> list[s
         told.append(f"  changed: {len(diff.paths)} files, {diff.lines} lines ({see})")
     for effect in shown.effects:
         command = words.typed(TYPED[effect.answer].format(run=shown.run), shown.run, where)
+        if effect.answer == "approve" and shown.blockers:
+            command += ' --override "…"'
         told += [f"  {effect.answer + ':':<8} {effect.does}", f"           {command}"]
     until = f", until {shown.deadline.astimezone(UTC):%Y-%m-%d %H:%M} UTC" if shown.deadline else ""
     told.append(f"  silence: {left(shown.deadline, now)}{until}; then {shown.silence}")

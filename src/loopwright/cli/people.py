@@ -19,6 +19,7 @@ from loopwright.cli.read import emit
 from loopwright.cli.run import Amount, Money
 from loopwright.cli.steer import settled
 from loopwright.cli.where import Where, as_json, enter, find, nearest, opened, outside, places, the_run, who
+from loopwright.core.head import next_step
 from loopwright.core.state import LoopState
 from loopwright.errors import Locked, LoopwrightError, StoreError, UsageError
 from loopwright.hosts import people
@@ -171,7 +172,7 @@ def _row(store: Store, state: LoopState, asked: people.Asked, now: datetime) -> 
         "decided_at": at.astimezone(UTC) if at else None,
         "note": decision.note if decision else None,
         "override": decision.override if decision else None,
-        "next": f"loopwright approve {run}" if waits else f"loopwright ask-again {run}" if on_hold else None,
+        "next": next_step(state) if waits else f"loopwright ask-again {run}" if on_hold else None,
     }
 
 

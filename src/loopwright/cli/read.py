@@ -247,7 +247,7 @@ def show_score(begin: str, line: dict[str, Any]) -> None:
     """Prints one score with its reason."""
     mark = words.MARKS.get(line["status"], "?")
     first, *rest = words.safe(line["reason"]).splitlines() or [""]
-    click.echo(f"{begin:<4} {line['gate']:<14} {mark} {line['value']:.2f}  {first}")
+    click.echo(f"{begin:<4} {line['gate']:<14} {mark} {words.score(line['value'])}  {first}")
     for more in words.at_most(rest, 20):
         click.echo(f"{'':26}{more}")
 

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING
 from loopwright.cli import words
 from loopwright.core import events as ev
 from loopwright.core.values import Score
+from loopwright.report.figures import brief
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
     from rich.text import Text
 
+FREED = "if it is the work: may_change"
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
@@ -146,7 +148,8 @@ class View:
             case ev.EvidenceChanged(paths=paths, action="restored"):
                 self.line(f"  !    the agent changed protected files; put back: {', '.join(paths[:5])}")
             case ev.EvidenceChanged(paths=paths, action="blocked"):
-                self.line(f"  !    nothing passes until this is undone: {', '.join(paths[:5])} (evidence)")
+                names = ", ".join(paths[:5])
+                self.line(f"  !    nothing passes until this is undone: {names} (evidence; {FREED})")
             case ev.AlertRaised(kind=kind, message=message, action=action):
                 self.line(f"  !    {kind} ({action}): {message}")
             case ev.ApprovalDecided(answer="expired"):
@@ -177,5 +180,8 @@ class View:
         )
         if self._verdict is not None and self._number == 0 and self._verdict.verdict.passed:
             self.line("        every gate passes already")
+        elif self._verdict is not None:
+            for reason in words.held(self._verdict.verdict, {name for name, _ in self._scores}):
+                self.line(f"        held back by {brief(reason)}")
         self._last = score if score is not None else self._last
         self._scores, self._seconds, self._cost, self._problem, self._verdict = [], 0.0, None, "", None

@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import sys
+from collections.abc import Container
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from loopwright.report.figures import MARKS, at_most, brief, colourless, money, 
 if TYPE_CHECKING:  # figures alone need no core
     from loopwright.cli.where import Where
     from loopwright.core.state import LoopState
-    from loopwright.core.values import Score
+    from loopwright.core.values import Score, Verdict
 
 __all__ = [
     "MARKS",
@@ -54,8 +55,15 @@ def gate(name: str, given: Score) -> str:
     return (
         f"{name} {mark}"
         if given.value in {0.0, 1.0} and not given.graded
-        else f"{name} {mark} {given.value:.2f}"
+        else f"{name} {mark} {score(given.value)}"
     )
+
+
+def held(verdict: Verdict, gates: Container[str]) -> list[str]:
+    """Why work is not passed though no gate says so, a line each: evidence that was changed, tests that are gone."""
+    # What blocks and why are in the same order, as far as the first goes.
+    told = zip(verdict.blockers, verdict.reasons, strict=False)
+    return [reason for name, reason in told if name not in gates]
 
 
 def ago(now: datetime, then: datetime | None) -> str:
@@ -96,7 +104,7 @@ def three_lines(state: LoopState, where: Where, *, ours: bool = False) -> list[s
     totals = state.totals
     cost = money(totals.cost_usd) if totals.known_costs and not totals.unknown_costs else "cost unknown"
     known = best_now(state)
-    best = "" if known is None else f" · best {known.score:.2f} (#{known.iteration})"
+    best = "" if known is None else f" · best {score(known.score)} (#{known.iteration})"
     count = f"{state.iteration} iteration{'' if state.iteration == 1 else 's'}"
     count = f"in iteration {state.iteration}" if under_way else f"after {count}"
     return [

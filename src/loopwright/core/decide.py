@@ -34,7 +34,7 @@ from loopwright.core.values import Attempt, Feedback, Verdict
 from loopwright.core.working import FATAL, REWRITES
 from loopwright.errors import IllegalEvent
 
-UNDO: Final = "files that decide what the gates see are not yours to change (in shared files: the tables of test and lint tools)"
+UNDO: Final = "files that decide what the gates see are not yours to change (in shared files: scripts, and the tables of test and lint tools)"
 ONCE_MORE: Final = frozenset({"no_op", "no_output", "timeout", "context_overflow"})
 
 

@@ -50,7 +50,7 @@ def slipped(rules: Sequence[Rule], then: Mapping[str, Counts], scores: Iterable[
                 )
         if isinstance(more := away.get(rule.name), int) and more > 0:
             lines.append(
-                f"{rule.name}: {more} more comments or marks tell it to look away: mend what it finds instead"
+                f"{rule.name}: more comments or marks than at the start tell it to look away ({more} more): mend what it finds instead"
             )
     return lines
 

@@ -61,7 +61,7 @@ def looked_up(assembled: Assembled, ways: Ways, root: Path) -> Iterator[tuple[st
     place = Place(
         root=root,
         project=tools(root, ways),
-        artifacts=ways.project,
+        artifacts=ways.project / STATE / "artifacts",  # below which each run has a folder
         env=environment("probe", ways, allow=allowed(assembled), root=root),
         timeout_s=10.0,
     )

@@ -36,8 +36,8 @@ def money(value: float | None) -> str:
 
 
 def score(value: float | None) -> str:
-    """Two decimals, or a dash."""
-    return "-" if value is None else f"{value:.2f}"
+    """Two decimals, or a dash; 1.00 is said of nothing less."""
+    return "-" if value is None else f"{min(value, 0.99) if 0.99 < value < 1 else value:.2f}"
 
 
 def moment(at: datetime | None) -> str:

@@ -127,7 +127,7 @@ def _outcome(row: Row) -> str:
 def _gate(cell: Cell, row: Row) -> str:
     holds = ' <span class="bad">holds the work back</span>' if cell.gate in row.blockers else ""
     raw = "" if cell.raw is None else f", measured {cell.raw:g} {_e(cell.unit)}"
-    first = f'<span class="{cell.status}">{MARKS[cell.status]} {_e(cell.gate)}</span> {cell.value:.2f}{raw}{holds}'
+    first = f'<span class="{cell.status}">{MARKS[cell.status]} {_e(cell.gate)}</span> {score(cell.value)}{raw}{holds}'
     items = "\n".join(cell.failing)
     more = f"\n… and {cell.items - len(cell.failing)} more" if cell.items > len(cell.failing) else ""
     text = cell.reason.strip() + (f"\n\n{items}{more}" if items else "")
@@ -162,7 +162,7 @@ def _row(row: Row, names: list[str], *, shown: bool) -> str:
     marks = "".join(
         "<td></td>"
         if (cell := cells.get(name)) is None
-        else f'<td class="{cell.status}">{MARKS[cell.status]} {cell.value:.2f}</td>'
+        else f'<td class="{cell.status}">{MARKS[cell.status]} {score(cell.value)}</td>'
         for name in names
     )
     diff = "" if row.changes is None else f"+{row.changes.added} −{row.changes.removed}"

@@ -113,7 +113,7 @@ def _gates(report: Report) -> Iterator[str]:
     yield "|---|---|---|---|---|"
     for cell in row.cells:
         raw = "" if cell.raw is None else f"{cell.raw:g} {code(cell.unit, cell=True)}".strip()
-        yield f"| {code(cell.gate, cell=True)} | {MARKS[cell.status]} | {cell.value:.2f} | {raw} | {code(brief(cell.reason), cell=True)} |"
+        yield f"| {code(cell.gate, cell=True)} | {MARKS[cell.status]} | {score(cell.value)} | {raw} | {code(brief(cell.reason), cell=True)} |"
     for cell in row.cells:
         if cell.status != "pass" and "\n" in cell.reason.strip():
             yield f"\n<details><summary>{MARKS[cell.status]} the whole of it</summary>\n"
@@ -150,7 +150,7 @@ def _iterations(report: Report) -> Iterator[str]:
 def _line(row: Row, names: list[str]) -> str:
     cells = {cell.gate: cell for cell in row.cells}
     marks = (
-        "" if (cell := cells.get(name)) is None else f"{MARKS[cell.status]} {cell.value:.2f}"
+        "" if (cell := cells.get(name)) is None else f"{MARKS[cell.status]} {score(cell.value)}"
         for name in names
     )
     diff = "" if row.changes is None else f"+{row.changes.added} −{row.changes.removed}"

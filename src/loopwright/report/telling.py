@@ -131,7 +131,7 @@ def gate(scored: Scored) -> str:
     """`pytest ✗ 0.87`."""
     given = scored.score
     plain = given.value in {0.0, 1.0} and not given.graded
-    return f"{safe(scored.gate)} {MARKS[given.status]}{'' if plain else f' {given.value:.2f}'}"
+    return f"{safe(scored.gate)} {MARKS[given.status]}{'' if plain else f' {score(given.value)}'}"
 
 
 def _some(paths: tuple[str, ...]) -> str:

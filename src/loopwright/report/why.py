@@ -33,6 +33,13 @@ DECIDED: Final[Mapping[str, str]] = {
 }
 
 
+# What a person can do about what holds work back though no gate says so.
+LIFTED: Final[Mapping[str, str]] = {
+    "evidence": "If that change is the work, it takes a loop whose may_change names the files.",
+    "ratchet": "If less is what is wanted, a person can accept it (a run with --approve always asks); a new run counts anew.",
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Why:
     """What happened, in sentences, and what it would take to go on or to end otherwise (`change`).
@@ -68,11 +75,12 @@ def why(report: Report) -> Why:
     passed = state.finished is not None and state.finished.phase == "complete"
     verdict = (state.current.verdict if state.current else None) or state.last
     reasons = verdict.reasons if verdict and not (passed and verdict.passed) else ()
+    lifted = [LIFTED[name] for name in (verdict.blockers if verdict and not passed else ()) if name in LIFTED]
     return Why(
         what=what,
         figures=tuple(_figures(limits_of(state), state, DECIDED.get(word, ""))),
         blocked=tuple(safe(r) for r in reasons[:20]),
-        change=change,
+        change=" ".join(line for line in (change, *lifted) if line),
     )
 
 
