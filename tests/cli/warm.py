@@ -142,41 +142,47 @@ def _loaded() -> None:
 
 def _serve(door: socket.socket) -> dict[str, Any]:
     """What a forked child is asked to do; the parent never returns."""
-    at_work: dict[int, tuple[int, int]] = {}
-    waiting = selectors.DefaultSelector()
-    waiting.register(door, selectors.EVENT_READ)
+    at_work: dict[int, int] = {}  # pid, and the pipe that says how it ended
+    rung, bell = socket.socketpair()
+    bell.setblocking(False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(bell.fileno())
     while True:
-        for key, _ in waiting.select():
-            if key.fileobj is not door:
-                pid, told = at_work.pop(key.fd)
-                waiting.unregister(key.fd)
-                os.close(key.fd)
-                with suppress(BrokenPipeError):  # the test asks no more
-                    os.write(told, b"%d" % os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-                os.close(told)
-                continue
+        ready = select.select([door, rung], [], [])[0]
+        if rung in ready:
+            rung.recv(4096)
+            _ended(at_work)
+        if door in ready:
             asked, fds, _, _ = socket.recv_fds(door, 1 << 20, 3)
             if not asked:
                 os._exit(0)
             told, out, err = fds
             pid = os.fork()
             if pid == 0:
-                waiting.close()
-                door.close()
-                for mark, (_, other) in at_work.items():
-                    os.close(mark)
-                    os.close(other)
-                for fd, to in ((out, 1), (err, 2)):
-                    os.dup2(fd, to)
-                for fd in fds:
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                os.dup2(out, 1)
+                os.dup2(err, 2)
+                for fd in (*fds, *at_work.values()):
                     os.close(fd)
+                for end in (door, rung, bell):
+                    end.close()
                 return json.loads(asked)
             os.write(told, b"%10d" % pid)
             os.close(out)
             os.close(err)
-            mark = os.pidfd_open(pid)
-            at_work[mark] = pid, told
-            waiting.register(mark, selectors.EVENT_READ)
+            at_work[pid] = told
+
+
+def _ended(at_work: dict[int, int]) -> None:
+    """Says of those that ended how they did."""
+    for pid, told in list(at_work.items()):
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            with suppress(BrokenPipeError):  # the test asks no more
+                os.write(told, b"%d" % os.waitstatus_to_exitcode(status))
+            os.close(told)
+            del at_work[pid]
 
 
 if __name__ == "__main__":
