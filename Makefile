@@ -31,7 +31,7 @@ demo: .venv/demo
 	$(BIN)/loopwright demo
 
 test: .venv/dev
-	$(BIN)/python -m pytest -n 4 --dist worksteal
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 4 --dist worksteal
 
 RELEASES := boltons==26.2.0 cachetools==8.0.2
 .venv/tools/made: .venv/dev requirements/tools.txt tests/tools/npm/package.json

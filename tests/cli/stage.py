@@ -1,7 +1,8 @@
 """A stage for the program itself: a folder, a scripted agent, and what came of it on disk.
 
-Rule: `loopwright` runs as a process of its own, with a small environment and no HOME. What it did is read
-from its exit code, its two streams and the journal; nothing sleeps where something can be waited for.
+Rule: `loopwright` runs as a process of its own (forked from one that has it loaded: warm.py), with a small environment
+and no HOME. What it did is read from its exit code, its two streams and the journal; nothing sleeps where something
+can be waited for.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
+
+from warm import Begun, begun, called
 
 from loopwright import codec
 from loopwright.core import events as ev
@@ -28,6 +30,7 @@ SCRIPTED = Path(__file__).parents[1] / "agents" / "scripted.py"
 PYTHON = f"{sys.executable} -I -S"
 WORK: dict[str, Any] = {"append": {"work.txt": "{call}\n"}, "say": "worked"}
 FREE = {"result": {"summary": "worked", "cost_usd": 0.0, "tokens": 0}}
+AT_START = ("PYTHON", "LC_", "LANG", "TZ")  # what Python reads only while it starts
 T = TypeVar("T")
 
 
@@ -104,7 +107,7 @@ class Stage:
         """Lets a held agent end."""
         self._beside("go").touch()
 
-    def held(self, process: subprocess.Popen[str] | None = None) -> None:
+    def held(self, process: Begun | None = None) -> None:
         """Waits until the agent holds, and forgets that it did."""
         mark = self._beside("held")
         until(lambda: mark.exists() or (process is not None and process.poll() is not None))
@@ -117,31 +120,35 @@ class Stage:
 
     def __call__(self, *args: str, expect: int | None = None, **env: str) -> Ran:
         """Calls the program in the folder and waits for it."""
+        given, usual = {**self.env, **env}, environment()
+        alike = all(given[name] == usual.get(name) for name in given if name.startswith(AT_START))
+        ran = Ran(*called([*args], self.folder, given)) if alike else self.anew(given, *args)
+        assert "Traceback" not in ran.err, ran.err
+        assert expect is None or ran.code == expect, f"exit {ran.code}\n{ran.err}\n{ran.out}"
+        return ran
+
+    def anew(self, env: dict[str, str], *args: str) -> Ran:
+        """The same with a Python of its own from the start."""
         done = subprocess.run(
             self.command(*args),
             cwd=self.folder,
-            env={**self.env, **env},
+            env=env,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=90,
             check=False,
         )
-        ran = Ran(done.returncode, done.stdout, done.stderr)
-        assert "Traceback" not in ran.err, ran.err
-        assert expect is None or ran.code == expect, f"exit {ran.code}\n{ran.err}\n{ran.out}"
-        return ran
+        return Ran(done.returncode, done.stdout, done.stderr)
 
     @contextmanager
-    def started(self, *args: str, **more: Any) -> Iterator[subprocess.Popen[str]]:
+    def started(self, *args: str) -> Iterator[Begun]:
         """The program, started and left running; killed at the end of the block if it still runs."""
-        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL, **more}
-        process = subprocess.Popen(self.command(*args), cwd=self.folder, env=self.env, text=True, **options)
+        process = begun([*args], self.folder, self.env)
         try:
             yield process
         finally:
-            if process.poll() is None:
-                process.send_signal(signal.SIGKILL)
+            process.kill()
             process.communicate()
 
     def run(self, *args: str, gate: str | None = "false", expect: int | None = None) -> Ran:

@@ -9,7 +9,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from stage import files, tools
+from stage import files, tools, until
 
 from loopwright.begin import doctor as begin
 from loopwright.begin import here, machine
@@ -168,6 +168,7 @@ def test_a_run_at_work_then_left_behind_and_its_processes(stage, monkeypatch, ca
         stage.held(process)
         ((status, what),) = leftovers()
         assert status == "ok" and what.startswith("at work: run r")
+    until(lambda: not stage.processes())  # its agent dies with it, a moment later
     env = {"LOOPWRIGHT_RUN": "ghost", "LOOPWRIGHT_WORKDIR": str(stage.folder)}
     with subprocess.Popen(
         [sys.executable, "-S", "-c", "print(1, flush=True); input()"], env=env, stdin=-1, stdout=-1

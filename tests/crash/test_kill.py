@@ -3,7 +3,6 @@
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -13,12 +12,16 @@ from pathlib import Path
 
 import pytest
 
+sys.path.append(str(Path(__file__).parents[1] / "cli"))
+
+from warm import Begun, begun, called
+
 from loopwright.core import events as ev
 from loopwright.journal import history
 from loopwright.stores.sqlite import SqliteStore
 
 HERE = Path(__file__).parent
-EACH = int(os.environ.get("LOOPWRIGHT_KILLS", "13"))  # times four moments
+EACH = int(os.environ.get("LOOPWRIGHT_KILLS", "10"))  # times four moments
 MOMENTS = ("start", "attempt", "gates", "close")
 WORK_S, GATE_S = 0.12, 0.12
 
@@ -106,12 +109,12 @@ def moment(found: list[ev.Event]) -> str:
     return "start"
 
 
-def strike(aim: str, folder: Path, marks: Path, process: subprocess.Popen, dice: random.Random) -> None:
+def strike(aim: str, folder: Path, marks: Path, process: Begun, dice: random.Random) -> None:
     """Waits for the moment aimed at, then kills."""
     n = dice.choice((1, 2))
     match aim:
         case "start":
-            time.sleep(dice.uniform(0.02, 0.35))
+            time.sleep(dice.uniform(0, 0.08))
         case "attempt":
             until(lambda: (marks / f"call-killed-{n}.1").exists() or process.poll() is not None, 30)
             time.sleep(dice.uniform(0, WORK_S * 0.8))
@@ -123,17 +126,13 @@ def strike(aim: str, folder: Path, marks: Path, process: subprocess.Popen, dice:
             until(lambda: (marks / f"gate-{n}").exists() or process.poll() is not None, 30)
             until(lambda: process.poll() is not None or scored(folder) >= n, 30)
             time.sleep(dice.uniform(0, 0.004))
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.kill()
+    process.communicate()
 
 
 def scored(folder: Path) -> int:
     """How many scores are on record."""
     return sum(isinstance(event, ev.GateScored) for event in facts(folder))
-
-
-def command(folder: Path, *verb: str) -> list[str]:
-    return [sys.executable, "-m", "loopwright", *verb, "-C", str(folder)]
 
 
 @pytest.mark.slow
@@ -158,21 +157,9 @@ def one_kill(place: Path, aim: str, dice: random.Random) -> str:
     env = {**os.environ, "MARKS": str(marks), "KILLTAG": tag}
     agent = f"{sys.executable} -I -S {HERE / 'leaves_children.py'} {WORK_S}"
     gate = f"{sys.executable} -I -S {HERE / 'counting_gate.py'} {GATE_S}"
-    run = command(
-        folder,
-        "run",
-        "--goal",
-        "three lines",
-        "--agent",
-        agent,
-        "--gate",
-        gate,
-        "--as",
-        "killed",
-        "--json",
-        "--no-baseline",
-    )
-    process = subprocess.Popen(run, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    run = ["run", "--goal", "three lines", "--agent", agent, "--gate", gate, "--as", "killed"]
+    run += ["--json", "--no-baseline"]
+    process = begun(run, folder, env)
     strike(aim, folder, marks, process, dice)
     left = until(lambda: not marked(tag), 2.0)
     assert left, f"alive 2 s after the kill ({aim}): {marked(tag)}"
@@ -184,10 +171,9 @@ def one_kill(place: Path, aim: str, dice: random.Random) -> str:
         if isinstance(e, ev.AttemptStarted) and isinstance(after, ev.AttemptSucceeded)
     }
     calls_before = sorted(f.name for f in marks.glob("call-*"))
-    verb = command(folder, "resume", "killed", "--json") if recorded else [*run]
-    again = subprocess.run(verb, env=env, capture_output=True, text=True, timeout=60, check=False)
-    assert again.returncode == 0, again.stderr
-    assert json.loads(again.stdout)["reason"] == "quality_reached"
+    code, out, err = called(["resume", "killed", "--json"] if recorded else run, folder, env)
+    assert code == 0, err
+    assert json.loads(out)["reason"] == "quality_reached"
     calls = sorted(f.name for f in marks.glob("call-*"))
     for iteration in done:  # what is recorded is never repeated
         mine = [c for c in calls if c.startswith(f"call-killed-{iteration}.")]

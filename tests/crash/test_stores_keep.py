@@ -42,7 +42,7 @@ def test_memory_keeps_the_contract(place):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "every"), [("files", 31), ("sqlite", 31)])
+@pytest.mark.parametrize(("kind", "every"), [("files", 67), ("sqlite", 67)])
 def test_a_store_keeps_the_contract(kind, every, place, record_property):
     checked = check_store(MAKE[kind], place, tap=TAPS[kind], every=every, chances=3)
     record_property("measured", f"check_store({kind}): {checked}")
@@ -143,7 +143,7 @@ BROKEN = {
 def test_the_suite_sees_a_broken_store(name, place, monkeypatch, record_property):
     kind, where, what, broken, family = BROKEN[name]
     monkeypatch.setattr(where, what, broken)
-    checked = check_store(MAKE[kind], place, tap=TAPS[kind], families=(family,), every=40, chances=2)
+    checked = check_store(MAKE[kind], place, tap=TAPS[kind], families=(family,), every=90, chances=2)
     record_property("measured", f"broken on purpose, {name}: {len(checked.losses)} losses seen")
     assert checked.losses
 
@@ -174,7 +174,7 @@ def test_a_whole_run_killed_anywhere_goes_on(kind, every, place, record_property
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", STORES)
 def test_a_whole_run_survives_power_loss(kind, place, record_property):
-    tried, losses = every_power_loss(STORES[kind], place, TAPS[kind], chances=1, every=3, resumed=60)
+    tried, losses = every_power_loss(STORES[kind], place, TAPS[kind], chances=1, every=5, resumed=50)
     told = ", ".join(f"{n} {how}" for how, n in tried.items())
     record_property("measured", f"whole runs on {kind}, power lost: {told}; losses {len(losses)}")
     assert not losses

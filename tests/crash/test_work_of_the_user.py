@@ -5,8 +5,6 @@ At the end every byte of theirs is where they expect it, and of their repository
 
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,7 +12,9 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit"))
+sys.path.append(str(Path(__file__).parents[1] / "cli"))
 
+from warm import begun
 from workspace_repo import commit, git, user_state, write
 
 AGENT = Path(__file__).parent / "half_then_whole.py"
@@ -121,21 +121,20 @@ class Runner:
         self.env = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
 
     def started(self, *args):
-        command = [sys.executable, "-m", "loopwright", *args]
-        return subprocess.Popen(
-            command, cwd=self.root, env=self.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
+        return begun([*args], self.root, self.env)
 
     def __call__(self, *args):
-        process = self.started(*args)
-        said = process.communicate(timeout=60)[0]
+        return self.ended(self.started(*args))
+
+    def ended(self, process):
+        said = "".join(process.communicate(timeout=60))
         assert process.returncode == 0, said
         return said
 
     def until(self, mark, process):
         end = time.monotonic() + 60
         while not (self.marks / mark).exists():
-            assert process.poll() is None, process.communicate()[0]
+            assert process.poll() is None, process.communicate()
             assert time.monotonic() < end, mark
             time.sleep(0.005)
 
@@ -158,7 +157,7 @@ def test_every_byte_is_where_the_user_expects_it(tmp_path, mode, head):
 
     process = run.started(*run.start)
     run.until("half", process)
-    process.send_signal(signal.SIGKILL)
+    process.kill()
     process.communicate()
     in_place = mode == "in_place"
     assert in_place or everything(root) == before
@@ -169,8 +168,7 @@ def test_every_byte_is_where_the_user_expects_it(tmp_path, mode, head):
     (root / "edited.txt").write_text(edited.replace("ONE\n", "ONE, LATER\n"))
     write(root, {"later.txt": "made meanwhile\n"})
     (marks / "go").touch()
-    said = process.communicate(timeout=60)[0]
-    assert process.returncode == 0, said
+    run.ended(process)
     assert (marks / f"found-junk-{in_place}").exists(), (
         "a folder apart goes back to the start, the user's never does"
     )

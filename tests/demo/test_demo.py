@@ -50,6 +50,9 @@ def test_the_demo_repairs_and_refuses(wheel, tmp_path):
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
         "PYTHONPATH": str(unpacked),
         "LANG": "C.UTF-8",
+        # Of pytest's plug-ins the one that `make demo` installs: compiling our own for every gate takes seconds.
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTEST_PLUGINS": "pytest_cov.plugin",
     }
 
     def loopwright(*args: str) -> subprocess.CompletedProcess:

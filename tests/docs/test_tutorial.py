@@ -15,7 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.cli.stage import until
+
+sys.path.append(str(Path(__file__).parents[1] / "cli"))
+
+from stage import until
 
 from loopwright.core import events as ev
 from loopwright.journal import history

@@ -13,6 +13,10 @@ from pathlib import Path
 
 import pytest
 
+sys.path.append(str(Path(__file__).parents[1] / "cli"))
+
+from warm import called
+
 from loopwright import Loop, Result, Score, Usage, run
 from loopwright.clock import Clock
 from loopwright.codec import encode_signal
@@ -29,12 +33,8 @@ from loopwright.stores.sqlite import SqliteStore
 TICK = "sh -c 'date +%s%N > made; echo hi'"
 
 
-def cli(*words, cwd, **more):
-    env = {**os.environ, **more.pop("env", {})}
-    command = [sys.executable, "-m", "loopwright", *words]
-    return subprocess.run(
-        command, cwd=cwd, env=env, capture_output=True, text=True, timeout=60, check=False, **more
-    )
+def cli(*words, cwd, env=None):
+    return subprocess.CompletedProcess(words, *called([*words], cwd, {**os.environ, **(env or {})}))
 
 
 def begin(*words, cwd):

@@ -2,9 +2,14 @@
 
 import sqlite3
 import sys
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
-from tests.cli.stage import Stage, until
+
+sys.path.append(str(Path(__file__).parents[1] / "cli"))
+
+from stage import Stage, until
 
 from loopwright import write_once
 from loopwright.codec import encode_signal
@@ -65,6 +70,8 @@ def test_a_process_below_a_run_cannot_forget_where_it_is(stage):
 
 def test_a_late_answer_brings_about_what_silence_means(stage):
     asked(stage, "--set", "approval.timeout=0.2s")
+    (request,) = stage.of(ev.ApprovalRequested)
+    until(lambda: datetime.now(UTC) > request.deadline)
     late = stage("approve", "r", expect=3)
     assert "nobody answered in time" in late.err
     head = stage("list", "--json", expect=0).doc[0]

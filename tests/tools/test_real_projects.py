@@ -14,7 +14,10 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from tests.cli.stage import Stage
+
+sys.path.append(str(Path(__file__).parents[1] / "cli"))
+
+from stage import Stage
 
 HERE = Path(__file__).parent
 CACHE = HERE.parents[1] / ".venv" / "tools"
