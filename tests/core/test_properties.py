@@ -16,7 +16,7 @@ from loopwright.core.monitors import Critical, Degradation, HighErrorRate, Monit
 from loopwright.core.policy import Asking, Finish, Policy, RunAgent
 from loopwright.core.state import LoopState
 
-FAST = settings(derandomize=True, deadline=None, database=None, max_examples=100)
+FAST = settings(derandomize=True, deadline=None, database=None, max_examples=150)
 MAX_WAIT, LEAST_WAIT = 200.0, 2.5  # the shortest back-off is half of `first`
 RULES = (Rule(name="tests"), Rule(name="types", weight=1), Rule(name="lint", required=False))
 KINDS = (

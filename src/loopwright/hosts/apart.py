@@ -76,14 +76,14 @@ async def enter(
     elif assembled.mode != "none":
         lend = borrow if ways.scratch is not None else lock
         stack.enter_context(lend(root, ways.project / STATE, run, me))
-    outputs = (*outputs_of(root), *journal.store.files) if assembled.mode != "none" else ()
+    there = assembled.mode != "none"
     workspace = open_workspace(
         assembled.mode,
         root,
         state,
         run,
-        evidence=_evidence(root, assembled, ways),
-        outputs=outputs,
+        evidence=_evidence(root, assembled, ways) if there else None,
+        outputs=(*outputs_of(root), *journal.store.files) if there else (),
         copy=copy,
         aside=ways.scratch is not None,
     )
