@@ -142,10 +142,10 @@ class Evening:
         return {alike(line) for line in lines}
 
 
-@pytest.fixture(scope="module")
-def evening(tmp_path_factory):
+@pytest.fixture
+def evening(tmp_path):
     """The two terminals, in an empty folder."""
-    made = Evening(tmp_path_factory.mktemp("evening"))
+    made = Evening(tmp_path)
     yield made
     made.first.close()
     made.second.close()
@@ -180,6 +180,15 @@ def test_the_evening_goes_as_the_page_says(evening):
     assert not running(evening)
     said = [line for shell in (evening.first, evening.second) for line in shell.printed]
     assert [line for line in said if line.startswith(("loopwright: ", "sh: "))] == []
+    every_file_of_the_page_was_made(evening.folder)
+
+
+def every_file_of_the_page_was_made(folder):
+    """Not a test of its own: it is no evening without the one before."""
+    made = set(re.findall(r"^cat > (\S+) <<", PAGE, re.MULTILINE))
+    assert {"slug.py", "check.py", "agent.py", "loop.toml"} == made
+    assert {path.name for path in (folder / "slugs").iterdir()} >= made
+    assert {path.name for path in (folder / "out").iterdir()} >= {"report.md", "report.html"}
 
 
 def shown(evening, promised):
@@ -191,14 +200,6 @@ def shown(evening, promised):
 def running(evening):
     """Whether a command is under way in a terminal."""
     return evening.first.busy or evening.second.busy
-
-
-def test_every_file_of_the_page_was_made_and_the_work_is_done(evening):
-    project = evening.folder / "slugs"
-    made = set(re.findall(r"^cat > (\S+) <<", PAGE, re.MULTILINE))
-    assert {"slug.py", "check.py", "agent.py", "loop.toml"} == made
-    assert {path.name for path in project.iterdir()} >= made
-    assert {path.name for path in (evening.folder / "out").iterdir()} >= {"report.md", "report.html"}
 
 
 def test_the_page_is_short_enough_for_an_evening():
