@@ -34,7 +34,7 @@ async def gates(run: Run, command: RunGates, watched: Watched) -> None:
     tree, moved = run.journal.state.snapshot, False
     while missing:
         batch = [missing.pop(0)]
-        while batch[0].parallel and missing and missing[0].parallel:
+        while _beside(batch[0]) and missing and _beside(missing[0]):
             if {gate.name for gate in batch} & set(missing[0].after):
                 break
             batch.append(missing.pop(0))
@@ -67,6 +67,11 @@ async def gates(run: Run, command: RunGates, watched: Watched) -> None:
         run.fresh = (seen, run.clock.monotonic()) if same else None
     if moved:  # what the gates made of the work is what would be kept: they judge that
         standing.note_changes(run, await look(run))
+
+
+def _beside(gate: Gate) -> bool:
+    """Whether others may run at the same time: who writes would change the work under them, and they be blamed."""
+    return gate.parallel and not gate.writes
 
 
 async def _all_scored(run: Run, batch: list[Gate], iteration: int) -> list[tuple[Score, float]]:

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from loopwright import Loop, drive, running
+from loopwright import Loop, drive, gate, running
 from loopwright.codec import encode_signal
 from loopwright.core import events as ev
 from loopwright.hosts.local import start
@@ -167,3 +167,27 @@ def test_who_is_cancelled_from_outside_while_being_cut_is_cancelled(monkeypatch)
             await cut_while(lambda: asyncio.sleep(60), monkeypatch, outside=True)
 
     asyncio.run(both())
+
+
+def test_a_gate_that_writes_runs_beside_no_other(tmp_path):
+    (tmp_path / "work.py").write_text("x=0")
+    store = MemoryStore()
+
+    def tidies(result):
+        (result.workdir / "work.py").write_text("x = 1")
+        return True
+
+    def reads(result):
+        return "x" in (result.workdir / "work.py").read_text()
+
+    def agent(attempt):
+        (tmp_path / "work.py").write_text("x=1")
+        return "worked"
+
+    beside = [gate(reads, parallel=True, name=name) for name in ("before", "after")]
+    gates = [beside[0], gate(tidies, writes=True, parallel=True), beside[1]]
+    loop = Loop("g", agent=agent, gates=gates, workspace="in_place", max_iterations=1, baseline=False)
+    held = asyncio.run(start(loop, "r", Ways(project=tmp_path, store=store)))
+    assert held.state.finished.reason == "quality_reached"
+    scores = [(e.gate, e.score.status) for e in facts(store) if isinstance(e, ev.GateScored)]
+    assert {status for _, status in scores} == {"pass"}, scores
