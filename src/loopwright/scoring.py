@@ -52,14 +52,19 @@ async def gates(run: Run, command: RunGates, watched: Watched) -> None:
                 run, batch, scores, rewritten, tree, first=command.iteration == 0
             )
             moved = moved or (changed and any(gate.writes for gate in batch))
-        run.left = tree
+        run.left, longest = tree, 0.0
         for gate, (score, seconds) in zip(batch, scores, strict=True):
             run.journal.record(
                 run.clock.now(),
                 ev.GateScored(
-                    gate=gate.name, score=score, seconds=seconds, snapshot=run.journal.state.snapshot
+                    gate=gate.name,
+                    score=score,
+                    seconds=seconds,
+                    snapshot=run.journal.state.snapshot,
+                    beside_s=min(seconds, longest),
                 ),
             )
+            longest = max(longest, seconds)
         if run.clock.monotonic() - started > 0.2:
             await run.journal.save()  # facts wait for company a second at most
         # Each gate was looked after, so where nothing changed this is how the next attempt finds it.

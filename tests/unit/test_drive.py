@@ -191,3 +191,16 @@ def test_a_gate_that_writes_runs_beside_no_other(tmp_path):
     assert held.state.finished.reason == "quality_reached"
     scores = [(e.gate, e.score.status) for e in facts(store) if isinstance(e, ev.GateScored)]
     assert {status for _, status in scores} == {"pass"}, scores
+
+
+def test_time_in_which_gates_run_side_by_side_counts_once(tmp_path):
+    async def slow(_):
+        await asyncio.sleep(0.1)
+        return True
+
+    gates = [gate(slow, name=name, parallel=True) for name in "abc"]
+    loop = Loop("g", agent=lambda _: 1, gates=gates)
+    store = MemoryStore()
+    state = asyncio.run(start(loop, "r", Ways(project=tmp_path, store=store))).state
+    each = [e.seconds for e in facts(store) if isinstance(e, ev.GateScored)]
+    assert min(each) >= 0.1 and max(each) <= state.totals.seconds < sum(each) - 0.1
