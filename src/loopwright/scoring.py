@@ -82,7 +82,13 @@ def _beside(gate: Gate) -> bool:
 async def _all_scored(run: Run, batch: list[Gate], iteration: int) -> list[tuple[Score, float]]:
     if len(batch) == 1:
         return [await _scored(run, batch[0], iteration)]
-    return list(await asyncio.gather(*(_scored(run, gate, iteration) for gate in batch)))
+    tasks = [asyncio.ensure_future(_scored(run, gate, iteration)) for gate in batch]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:  # where one ends the run, none is left at work in a workspace that is given back
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _scored(run: Run, gate: Gate, iteration: int) -> tuple[Score, float]:

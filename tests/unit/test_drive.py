@@ -1,6 +1,7 @@
 """Driving: what is cut, who gets a turn, and that a cancellation from outside stays one."""
 
 import asyncio
+import os
 import time
 
 import pytest
@@ -8,10 +9,12 @@ import pytest
 from loopwright import Loop, drive, gate, running
 from loopwright.codec import encode_signal
 from loopwright.core import events as ev
+from loopwright.errors import WorkspaceError
 from loopwright.hosts.local import start
 from loopwright.hosts.ways import Ways
 from loopwright.journal import history
 from loopwright.stores.memory import MemoryStore
+from loopwright.workspace.opened import Workspace
 
 
 def facts(store, run="r"):
@@ -204,3 +207,27 @@ def test_time_in_which_gates_run_side_by_side_counts_once(tmp_path):
     state = asyncio.run(start(loop, "r", Ways(project=tmp_path, store=store))).state
     each = [e.seconds for e in facts(store) if isinstance(e, ev.GateScored)]
     assert min(each) >= 0.1 and max(each) <= state.totals.seconds < sum(each) - 0.1
+
+
+def test_gates_beside_one_that_ends_the_run_are_ended_too(tmp_path, monkeypatch):
+    ended = []
+
+    def lost(*_):
+        raise WorkspaceError("the snapshots are gone")
+
+    async def endless(_):
+        try:
+            await asyncio.sleep(30)
+        finally:
+            ended.append("endless")
+
+    monkeypatch.setattr(Workspace, "checkout", lost)
+    gates = [gate(endless, parallel=True), {"use": "command", "run": "true", "clean": True, "parallel": True}]
+    loop = Loop("g", agent=lambda _: 1, gates=gates, workspace="in_place")
+
+    async def runs():
+        with pytest.raises(WorkspaceError):
+            await start(loop, "r", Ways(project=tmp_path, store=MemoryStore(), environ=os.environ))
+        return tuple(ended)
+
+    assert asyncio.run(runs()) == ("endless",)
