@@ -34,7 +34,7 @@ async def gates(run: Run, command: RunGates, watched: Watched) -> None:
     tree, moved = run.journal.state.snapshot, False
     while missing:
         batch = [missing.pop(0)]
-        while batch[0].parallel and missing and missing[0].parallel:
+        while _beside(batch[0]) and missing and _beside(missing[0]):
             if {gate.name for gate in batch} & set(missing[0].after):
                 break
             batch.append(missing.pop(0))
@@ -52,14 +52,19 @@ async def gates(run: Run, command: RunGates, watched: Watched) -> None:
                 run, batch, scores, rewritten, tree, first=command.iteration == 0
             )
             moved = moved or (changed and any(gate.writes for gate in batch))
-        run.left = tree
+        run.left, longest = tree, 0.0
         for gate, (score, seconds) in zip(batch, scores, strict=True):
             run.journal.record(
                 run.clock.now(),
                 ev.GateScored(
-                    gate=gate.name, score=score, seconds=seconds, snapshot=run.journal.state.snapshot
+                    gate=gate.name,
+                    score=score,
+                    seconds=seconds,
+                    snapshot=run.journal.state.snapshot,
+                    beside_s=min(seconds, longest),
                 ),
             )
+            longest = max(longest, seconds)
         if run.clock.monotonic() - started > 0.2:
             await run.journal.save()  # facts wait for company a second at most
         # Each gate was looked after, so where nothing changed this is how the next attempt finds it.
@@ -69,10 +74,21 @@ async def gates(run: Run, command: RunGates, watched: Watched) -> None:
         standing.note_changes(run, await look(run))
 
 
+def _beside(gate: Gate) -> bool:
+    """Whether others may run at the same time: who writes would change the work under them, and they be blamed."""
+    return gate.parallel and not gate.writes
+
+
 async def _all_scored(run: Run, batch: list[Gate], iteration: int) -> list[tuple[Score, float]]:
     if len(batch) == 1:
         return [await _scored(run, batch[0], iteration)]
-    return list(await asyncio.gather(*(_scored(run, gate, iteration) for gate in batch)))
+    tasks = [asyncio.ensure_future(_scored(run, gate, iteration)) for gate in batch]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:  # where one ends the run, none is left at work in a workspace that is given back
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _scored(run: Run, gate: Gate, iteration: int) -> tuple[Score, float]:

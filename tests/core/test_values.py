@@ -50,7 +50,10 @@ VALUES = {  # what is built: the numbers it takes
     ),
     lambda **k: ev.AttemptInterrupted(cause="crash", **k): ("seconds",),
     lambda **k: ev.WaitStarted(until=NOW, why="w", **k): ("seconds",),
-    lambda **k: ev.GateScored(gate="g", score=OK, **k): ("seconds",),
+    lambda **k: ev.GateScored(**{"gate": "g", "score": OK, "seconds": 1.0, **k}): (
+        "seconds",
+        "beside_s",
+    ),
     lambda **k: ev.LimitsChanged(limits={**k}): tuple(sorted(LIMITS)),
     lambda **k: ev.ApprovalDecided(id="q", answer="approve", edits=k): tuple(sorted(LIMITS)),
 }
@@ -81,7 +84,7 @@ def test_every_number_of_a_fact_is_in_the_table():
         if str(f.type) in {"float", "float | None"}
     }
     assert {name for _, name in numbers} <= {name for _, name in ROWS}
-    assert len(numbers) == 9
+    assert len(numbers) == 10
 
 
 @pytest.mark.parametrize("name", sorted(LIMITS))

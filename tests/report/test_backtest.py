@@ -137,3 +137,15 @@ def test_a_loop_that_was_changed_is_known_up_to_there():
     sim.policy = policy(limits=Limits(max_iterations=4))
     sim.run()
     assert under(policy(), sim) == (BEYOND, 2)
+
+
+@pytest.mark.parametrize("action", ["restored", "blocked"])
+def test_what_became_of_evidence_during_an_attempt_is_part_of_it(action):
+    def tampers(_attempt):
+        sim.record(ev.EvidenceChanged(paths=("conftest.py",), action=action, digest="d2"))
+        return worked()
+
+    sim = Sim(policy(limits=Limits(max_iterations=3)), agent=tampers, gates=script(FAIL, FAIL, PASS))
+    tested = backtest(sim.run().policy, record(history(sim)))
+    assert tested.same, tested.would
+    assert tested.really == tested.would

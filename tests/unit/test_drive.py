@@ -1,17 +1,20 @@
 """Driving: what is cut, who gets a turn, and that a cancellation from outside stays one."""
 
 import asyncio
+import os
 import time
 
 import pytest
 
-from loopwright import Loop, drive, running
+from loopwright import Loop, drive, gate, running
 from loopwright.codec import encode_signal
 from loopwright.core import events as ev
+from loopwright.errors import WorkspaceError
 from loopwright.hosts.local import start
 from loopwright.hosts.ways import Ways
 from loopwright.journal import history
 from loopwright.stores.memory import MemoryStore
+from loopwright.workspace.opened import Workspace
 
 
 def facts(store, run="r"):
@@ -167,3 +170,64 @@ def test_who_is_cancelled_from_outside_while_being_cut_is_cancelled(monkeypatch)
             await cut_while(lambda: asyncio.sleep(60), monkeypatch, outside=True)
 
     asyncio.run(both())
+
+
+def test_a_gate_that_writes_runs_beside_no_other(tmp_path):
+    (tmp_path / "work.py").write_text("x=0")
+    store = MemoryStore()
+
+    def tidies(result):
+        (result.workdir / "work.py").write_text("x = 1")
+        return True
+
+    def reads(result):
+        return "x" in (result.workdir / "work.py").read_text()
+
+    def agent(attempt):
+        (tmp_path / "work.py").write_text("x=1")
+        return "worked"
+
+    beside = [gate(reads, parallel=True, name=name) for name in ("before", "after")]
+    gates = [beside[0], gate(tidies, writes=True, parallel=True), beside[1]]
+    loop = Loop("g", agent=agent, gates=gates, workspace="in_place", max_iterations=1, baseline=False)
+    held = asyncio.run(start(loop, "r", Ways(project=tmp_path, store=store)))
+    assert held.state.finished.reason == "quality_reached"
+    scores = [(e.gate, e.score.status) for e in facts(store) if isinstance(e, ev.GateScored)]
+    assert {status for _, status in scores} == {"pass"}, scores
+
+
+def test_time_in_which_gates_run_side_by_side_counts_once(tmp_path):
+    async def slow(_):
+        await asyncio.sleep(0.1)
+        return True
+
+    gates = [gate(slow, name=name, parallel=True) for name in "abc"]
+    loop = Loop("g", agent=lambda _: 1, gates=gates)
+    store = MemoryStore()
+    state = asyncio.run(start(loop, "r", Ways(project=tmp_path, store=store))).state
+    each = [e.seconds for e in facts(store) if isinstance(e, ev.GateScored)]
+    assert min(each) >= 0.1 and max(each) <= state.totals.seconds < sum(each) - 0.1
+
+
+def test_gates_beside_one_that_ends_the_run_are_ended_too(tmp_path, monkeypatch):
+    ended = []
+
+    def lost(*_):
+        raise WorkspaceError("the snapshots are gone")
+
+    async def endless(_):
+        try:
+            await asyncio.sleep(30)
+        finally:
+            ended.append("endless")
+
+    monkeypatch.setattr(Workspace, "checkout", lost)
+    gates = [gate(endless, parallel=True), {"use": "command", "run": "true", "clean": True, "parallel": True}]
+    loop = Loop("g", agent=lambda _: 1, gates=gates, workspace="in_place")
+
+    async def runs():
+        with pytest.raises(WorkspaceError):
+            await start(loop, "r", Ways(project=tmp_path, store=MemoryStore(), environ=os.environ))
+        return tuple(ended)
+
+    assert asyncio.run(runs()) == ("endless",)

@@ -136,9 +136,9 @@ class View:
                 self._problem = f"{kind}: {message.strip().splitlines()[0] if message.strip() else ''}"
             case ev.AttemptInterrupted(cause=cause):
                 self.line(f"  #{self._number:<3} cut off ({cause})")
-            case ev.GateScored(gate=gate, score=score, seconds=seconds):
+            case ev.GateScored(gate=gate, score=score, seconds=seconds, beside_s=beside):
                 self._scores.append((gate, score))
-                self._seconds += seconds
+                self._seconds += seconds - beside
             case ev.Judged():
                 self._verdict = event
             case ev.WaitStarted(until=until, why=why):

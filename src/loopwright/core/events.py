@@ -183,15 +183,17 @@ class EvidenceChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateScored:
-    """One gate judged one snapshot."""
+    """One gate judged one snapshot. `beside_s` of its seconds ran beside gates on record before it: they count once."""
 
     gate: str
     score: Score
     seconds: float
     snapshot: str | None = None
+    beside_s: float = 0.0
 
     def __post_init__(self) -> None:
         finite("seconds", self.seconds, low=0)
+        finite("beside_s", self.beside_s, low=0, high=self.seconds)
         if self.score.status is None:
             raise ValueError(f"the score of {self.gate} has no status; settle it first")
 

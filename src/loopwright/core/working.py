@@ -149,10 +149,11 @@ def gate_scored(state: LoopState, event: ev.GateScored) -> LoopState:
         raise IllegalEvent(f"GateScored({event.gate}) after a person decided about the scores")
     scores = tuple(s for s in it.scores if s.gate != event.gate)
     scored = Scored(gate=event.gate, score=event.score, seconds=event.seconds)
+    spent = event.seconds - event.beside_s
     return replace(
         state,
-        current=replace(it, scores=(*scores, scored), seconds=it.seconds + event.seconds, verdict=None),
-        totals=replace(state.totals, seconds=state.totals.seconds + event.seconds),
+        current=replace(it, scores=(*scores, scored), seconds=it.seconds + spent, verdict=None),
+        totals=replace(state.totals, seconds=state.totals.seconds + spent),
     )
 
 

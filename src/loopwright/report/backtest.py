@@ -263,6 +263,8 @@ def _attempt(tape: _Tape, state: LoopState, command: RunAgent) -> LoopState:
     ):
         raise _Beyond(f"in iteration {wanted.iteration} it would have done what is not on record")
     tape.take()
+    begun = replace(head, key=wanted.key, allowance_s=wanted.deadline_s, reserve_usd=wanted.reserve_usd)
+    state = _world(tape, apply(state, begun, tape.now))  # what became of evidence is on record before its end
     ended = tape.head
     if not isinstance(ended, Ended):
         raise _Beyond(f"iteration {wanted.iteration} is still under way")
@@ -272,8 +274,6 @@ def _attempt(tape: _Tape, state: LoopState, command: RunAgent) -> LoopState:
             f"the attempt of iteration {wanted.iteration} took {ended.seconds:.0f} s and would have been cut "
             f"after {wanted.deadline_s:.0f} s"
         )
-    begun = replace(head, key=wanted.key, allowance_s=wanted.deadline_s, reserve_usd=wanted.reserve_usd)
-    state = apply(state, begun, tape.now)
     return apply(state, tape.take(), tape.now)
 
 
