@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sim import BROKEN, FAIL, NO_PROOF, PASS, SKIP, graded
 
-from loopwright.core.closing import better
+from loopwright.core.closing import better, closing
+from loopwright.core.events import EvidenceChanged
 from loopwright.core.judge import Rule, judge, settle
 from loopwright.core.state import Iteration, LoopState
 from loopwright.core.values import Best, Closed, Score, Scored, Verdict
@@ -203,6 +206,16 @@ def test_an_objective_counts_in_its_direction():
     assert verdict({"size": Score(1.0, status="pass", raw=90)}, rule).objective == 90
     assert verdict({"size": NO_PROOF}, rule).objective is None
     assert verdict({"tests": PASS}).objective is None
+
+
+def test_what_lost_tests_is_not_the_best_unless_a_person_took_it_so():
+    state = LoopState(best=better(LoopState(), Iteration(number=1), of(0.4)), peak=0.4)
+    less = Verdict(score=1.0, passed=False, blockers=("ratchet",))
+    assert better(state, Iteration(number=2), less) == state.best
+    assert closing(state, Iteration(number=2), "not_accepted", less).peak == 0.4
+    assert better(state, Iteration(number=2), less, accepted=True).iteration == 2
+    changed = replace(state, tampered=EvidenceChanged(paths=("a",), action="blocked", digest="d"))
+    assert better(changed, Iteration(number=2), less, accepted=True) == state.best
 
 
 def test_best_keeps_what_it_is():

@@ -13,6 +13,7 @@ from loopwright.core.judge import ROUNDING
 from loopwright.core.state import Iteration, LoopState
 from loopwright.core.values import Best, Closed, Outcome, Scored, Verdict
 
+RATCHET: Final = "ratchet"  # the blocker of a verdict whose tests or checks became less
 BRIEF: Final = 200  # characters of an agent's summary kept
 ITEMS: Final = 500  # failing items kept of an iteration, the same choice each time; enough to see progress
 
@@ -38,7 +39,7 @@ def closing(state: LoopState, it: Iteration, outcome: Outcome, verdict: Verdict 
         outcome=outcome,
         score=verdict.score,
         passed=verdict.passed,
-        peak=state.peak if state.tampered else peak,
+        peak=state.peak if doubtful(state, verdict) else peak,
         graded=verdict.graded,
         failing=tuple(sorted({short(f) for f in verdict.failing})[:ITEMS]),
         fingerprint=verdict.fingerprint,
@@ -50,15 +51,16 @@ def closing(state: LoopState, it: Iteration, outcome: Outcome, verdict: Verdict 
     )
 
 
-def better(state: LoopState, it: Iteration, verdict: Verdict) -> Best | None:
+def better(state: LoopState, it: Iteration, verdict: Verdict, *, accepted: bool = False) -> Best | None:
     """The best iteration once this one is closed: passed, then score or objective, then the earliest.
 
-    One that a person sent back is not kept before a later one that is as good.
+    One that a person sent back is not kept before a later one that is as good. One whose evidence became less is
+    none, unless a person `accepted` it as it is.
     """
     best = state.best
-    if state.tampered is not None or (
-        best is not None and not _beats(verdict, best, even=_sent_back(state, best))
-    ):
+    if state.tampered is not None or (doubtful(state, verdict) and not accepted):
+        return best
+    if best is not None and not _beats(verdict, best, even=_sent_back(state, best)):
         return best
     return Best(
         iteration=it.number,
@@ -68,6 +70,11 @@ def better(state: LoopState, it: Iteration, verdict: Verdict) -> Best | None:
         output=it.output,
         objective=verdict.objective,
     )
+
+
+def doubtful(state: LoopState, verdict: Verdict) -> bool:
+    """Whether the evidence is not what it was: changed, or less of it. Its score is no measure."""
+    return state.tampered is not None or RATCHET in verdict.blockers
 
 
 def best_now(state: LoopState) -> Best | None:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from loopwright.core import events as ev
-from loopwright.core.closing import closing
+from loopwright.core.closing import RATCHET, closing
 from loopwright.core.ending import CRASHES, bounded, final, refuses, request, unhealthy
 from loopwright.core.judge import judge
 from loopwright.core.limits import (
@@ -203,7 +203,7 @@ def _judging(policy: Policy, limits: Limits, state: LoopState, it: Iteration) ->
     if state.tampered is not None:
         refusals.append(("evidence", f"undo {', '.join(state.tampered.paths[:20])}: {UNDO}"))
     if it.number and (less := slipped(policy.gates, state.counted, it.scores)):
-        refusals.append(("ratchet", "; ".join(less)))
+        refusals.append((RATCHET, "; ".join(less)))
     if it.rewrites > REWRITES:
         refusals.append(("workspace", f"the gates changed the work they judge {it.rewrites} times"))
     scores = it.scores

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final, assert_never
 
 from loopwright.core import events as ev
-from loopwright.core.closing import best_measures, better, closing
+from loopwright.core.closing import best_measures, better, closing, doubtful
 from loopwright.core.ratchet import counts
 from loopwright.core.replacing import replace
 from loopwright.core.state import EDITS, RECENT, Iteration, LoopState, Totals
@@ -260,8 +260,8 @@ def closed(state: LoopState, event: ev.IterationClosed) -> LoopState:
             state,
             ran=state.ran if scored <= state.ran else state.ran | scored,
             last=verdict,
-            best=better(state, it, verdict),
-            measured=state.measured if state.tampered else best_measures(state.measured, it.scores),
+            best=better(state, it, verdict, accepted=event.outcome == "accepted"),
+            measured=state.measured if doubtful(state, verdict) else best_measures(state.measured, it.scores),
             broken=verdict.broken,
             broke_twice=tuple(g for g in verdict.broken if g in state.broken),
         )
