@@ -59,7 +59,7 @@ fmt: .venv/dev
 	$(BIN)/ruff format --quiet .
 
 bench: .venv/dev
-	$(BIN)/python -m benchmarks
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m benchmarks
 
 .venv/peers/made: .venv/made requirements/peers.txt
 	$(BIN)/python -m venv --clear .venv/peers

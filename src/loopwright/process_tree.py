@@ -23,6 +23,7 @@ from uuid import uuid4
 from loopwright import capture
 from loopwright.errors import NotStartable
 from loopwright.redact import Stream
+from loopwright.shim import shim
 
 if TYPE_CHECKING:
     import asyncio
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from loopwright.supervise import Ended, Process
 
 LINUX = sys.platform == "linux"
-SHIM = Path(__file__).with_name("_shim.py")
 MARK = "LOOPWRIGHT_TREE"  # in the environment of every tree, with another value for each
 PIPE_BYTES = 1 << 20  # the most an unprivileged user may ask for
 READ_BYTES = 1 << 20
@@ -331,7 +331,7 @@ def _launch(
     us = [str(os.getpid()), str(control.fileno()), process.env.get("LC_CTYPE", "")]
     try:
         return subprocess.Popen(
-            [sys.executable, "-I", "-S", "-X", "utf8", str(SHIM), *us, *process.argv],
+            [sys.executable, "-I", "-S", "-X", "utf8", shim(), *us, *process.argv],
             stdin=streams[0],
             stdout=streams[1],
             stderr=streams[2],
