@@ -205,6 +205,14 @@ def test_gaming_never_passes(root, game):
     assert blocker in played.blockers[-1], played.blockers
 
 
+def test_a_tick_without_work_never_passes_and_one_with_work_does(root):
+    put({"PLAN.md": "- [ ] the work\n"})(root)
+    tick = put({"PLAN.md": "- [x] the work\n"})
+    played = play(root, [{"use": "checklist", "file": "PLAN.md"}], tick, both(tick, put(DONE)))
+    assert played.blockers == [("checklist",), ()]
+    assert played.final.exit_code == 0
+
+
 HONEST = {
     "the work": (CHECK, put(DONE), {}),
     "committed": (CHECK, both(put(DONE), commit), {}),
