@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,11 +16,10 @@ from typing import Final
 from loopwright.core.judge import settle
 from loopwright.core.ratchet import counts, forgiven
 from loopwright.core.values import Score, Scored
-from loopwright.errors import NotStartable
 from loopwright.evidence.text import clip
 from loopwright.gates.measure import REASON
 from loopwright.ports import Gate
-from loopwright.running import Run
+from loopwright.running import Run, in_checkout
 from loopwright.workspace.named import starts_tests
 from loopwright.workspace.opened import shown
 
@@ -43,14 +41,7 @@ async def with_old(run: Run, gate: Gate, score: Score, measured: Callable[[Path]
     )
     if old is None:
         return score
-    # Not below the project, as for a gate with clean = true.
-    with tempfile.TemporaryDirectory(prefix="loopwright-", ignore_cleanup_errors=True) as beside:
-        folder = Path(beside, "work")
-        try:
-            await asyncio.to_thread(run.workspace.checkout, state.snapshot, folder, old)
-            found = await measured(folder)
-        except NotStartable as error:
-            found = Score(0.0, str(error), status="error")
+    found = await in_checkout(run, measured, old)
     found = _held_against(run, gate, score, settle(gate.rule, run.policy.threshold, found))
     return _both(score, found, tuple(map(shown, old.paths[:_LISTED])))
 

@@ -6,6 +6,7 @@ Rule: nothing here decides or performs; these are the hands that `perform` and `
 from __future__ import annotations
 
 import asyncio
+import tempfile
 import time
 from collections import ChainMap
 from collections.abc import Awaitable, Callable, Mapping
@@ -16,9 +17,11 @@ from typing import Any, Final, Literal, cast
 from loopwright.clock import Clock
 from loopwright.core import events as ev
 from loopwright.core.policy import Deliver, Policy
-from loopwright.errors import WorkspaceError
+from loopwright.core.values import Score
+from loopwright.errors import NotStartable, WorkspaceError
 from loopwright.journal import Journal
 from loopwright.ports import Agent, Gate, Lease
+from loopwright.workspace.earlier import Old
 from loopwright.workspace.opened import Look, Workspace
 
 UNSEEN: Final = Look(tree=None, evidence=None)
@@ -81,6 +84,20 @@ def just_seen(run: Run) -> Look | None:
     """The last look, where nothing has run or waited since."""
     fresh, run.fresh = run.fresh, None
     return fresh[0] if fresh is not None and run.clock.monotonic() - fresh[1] < FRESH_S else None
+
+
+async def in_checkout(
+    run: Run, measured: Callable[[Path], Awaitable[Score]], old: Old | None = None
+) -> Score:
+    """What `measured` gives in a pristine checkout of the judged snapshot, with the `old` text of its tests if told."""
+    # Not below the project: its tools look upwards for settings and for what git ignores.
+    with tempfile.TemporaryDirectory(prefix="loopwright-", ignore_cleanup_errors=True) as beside:
+        folder = Path(beside, "work")
+        try:
+            await asyncio.to_thread(run.workspace.checkout, run.journal.state.snapshot, folder, old)
+            return await measured(folder)
+        except NotStartable as error:
+            return Score(0.0, str(error), status="error", cause="tool")
 
 
 def folder_of(run: Run, iteration: int, name: str, *, made: bool) -> Path:

@@ -7,7 +7,6 @@ judges, or of protected files, is seen from outside.
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,11 +15,10 @@ from loopwright.core import events as ev
 from loopwright.core.judge import settle
 from loopwright.core.policy import RunGates
 from loopwright.core.values import Score
-from loopwright.errors import NotStartable
 from loopwright.evidence import suppressions
 from loopwright.gates.measure import measure
 from loopwright.ports import Gate, Place, Seen
-from loopwright.running import Cut, Run, Watched, environment_of, folder_of, just_seen, look
+from loopwright.running import Cut, Run, Watched, environment_of, folder_of, in_checkout, just_seen, look
 from loopwright.workspace import runners
 from loopwright.workspace.behind import words_behind
 from loopwright.workspace.opened import shown
@@ -94,17 +92,10 @@ async def _all_scored(run: Run, batch: list[Gate], iteration: int) -> list[tuple
 async def _scored(run: Run, gate: Gate, iteration: int) -> tuple[Score, float]:
     """One gate's score, with its status, and the seconds it took."""
     started = run.clock.monotonic()
-    if not gate.clean:
-        score = await _measured(run, gate, iteration, run.workspace.root)
+    if gate.clean:
+        score = await in_checkout(run, lambda root: _measured(run, gate, iteration, root))
     else:
-        # Not below the project: its tools look upwards for settings and for what git ignores.
-        with tempfile.TemporaryDirectory(prefix="loopwright-", ignore_cleanup_errors=True) as beside:
-            folder = Path(beside, "work")
-            try:
-                await asyncio.to_thread(run.workspace.checkout, run.journal.state.snapshot, folder)
-                score = await _measured(run, gate, iteration, folder)
-            except NotStartable as error:
-                score = Score(0.0, str(error), status="error", cause="tool")
+        score = await _measured(run, gate, iteration, run.workspace.root)
     score = settle(gate.rule, run.policy.threshold, score)
     if iteration and run.workspace.frees:
         score = await old_tests.with_old(

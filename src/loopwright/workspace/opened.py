@@ -36,7 +36,7 @@ class Look:
 
 
 class Workspace:
-    """The folder an agent works in; calls block and may come from any thread, one at a time."""
+    """The folder an agent works in; calls block and may come from any thread. Those that only read may overlap."""
 
     def __init__(self, mode: Mode, kept: Git | Unrecorded, evidence: Evidence, copies: Path) -> None:
         self.mode = mode
