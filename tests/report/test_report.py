@@ -210,6 +210,12 @@ def test_the_chart_says_what_it_shows():
     assert kinds.count("dot") == 3
 
 
+def test_markdown_says_what_holds_the_work_back():
+    policy = Policy(gates=(Rule(name="tests"),), limits=Limits(max_iterations=1))
+    text = markdown(gather(history(Sim(policy, agent=script(worked("t1")), gates=script(FAIL)).run(50))))
+    assert "Held back by:\n\n- `tests: " in text
+
+
 def test_markdown_keeps_strangers_in_code():
     text = markdown(gather(hostile(), bad_diff))
     left, fence = [], ""

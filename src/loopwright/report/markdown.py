@@ -84,8 +84,12 @@ def _parts(report: Report, next_step: str) -> Iterator[str]:
     yield f"## {mark} {code(state.run)}: {doc['reason'] or state.phase}\n"
     yield block("\n".join(at_most(str(doc["goal"]).splitlines() or [""], 20))[:4000])
     yield ""
-    for line in why(report).what.splitlines():
+    told = why(report)
+    for line in told.what.splitlines():
         yield f"{code(line)}  "
+    if told.blocked:
+        yield "\nHeld back by:\n"
+        yield from (f"- {code(brief(reason))}" for reason in told.blocked)
     yield ""
     cost = money(doc["cost_usd"]) if doc["cost_usd"] is not None else "unknown"
     best = f"{score(doc['best_score'])} (#{doc['best_iteration']})" if state.best else "-"
