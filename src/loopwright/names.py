@@ -40,6 +40,7 @@ BUILT_IN: Final[Mapping[str, Mapping[str, str]]] = {
                 "score",
                 "checklist",
                 "diff",
+                "judge",
             )
         },
         **{name: f"loopwright.gates.suites:{name}" for name in ("tap", "gotest", "jest", "vitest", "cargo")},
@@ -59,7 +60,7 @@ LATER_TOOLS: Final[Mapping[str, frozenset[str]]] = {
 }
 LATER_WORDS: Final[Mapping[str, frozenset[str]]] = {
     "agents": frozenset(),
-    "gates": frozenset({"judge"}),
+    "gates": frozenset(),
 }
 
 

@@ -60,6 +60,14 @@ class Resolved:
     gates: tuple[Gate, ...]
     faults: tuple[Fault, ...]
 
+    @property
+    def opinions(self) -> str:
+        """What is wrong where the required gates are opinions alone and none is let to be (`alone`); "" where not."""
+        required = [gate for gate in self.gates if gate.rule.required]
+        if not required or any(gate.alone or not gate.opinion for gate in required):
+            return ""
+        return f"only {required[0].name} is required, and it has an opinion: add a gate that measures, or say alone = true in it"
+
 
 def resolve_agent(value: object, *, project: Path, path: str) -> Agent:
     """The agent that a string, a table with `use`, a function or an `Agent` means; `ConfigError` if none."""
@@ -271,6 +279,6 @@ def _shared(product: object, given: Mapping[str, Any], taken: Mapping[str, objec
             min_gain=given.get("min_gain", rule.min_gain),
         ),
         after=tuple(given.get("after", product.after)),
-        env=tuple(given.get("env", product.env)),
+        env=tuple(dict.fromkeys((*product.env, *given.get("env", ())))),  # its own key stays
         **{word: given[word] for word in _PLAIN if word in given},
     )
