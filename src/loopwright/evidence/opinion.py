@@ -107,6 +107,8 @@ def _objects(text: str, name: str, keys: Collection[str]) -> list[dict[str, Any]
         else:
             if not keys_of(value).isdisjoint(keys):
                 found.append(value)
+                if "}" in text[end:].partition("{")[0]:
+                    raise BadEvidence("malformed", f"{name} closes more objects than it opens")
         at = end
     return found
 
