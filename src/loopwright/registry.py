@@ -21,7 +21,6 @@ from loopwright.names import (
     BUILT_IN,
     FROM_FUNCTION,
     LATER_TOOLS,
-    LATER_WORDS,
     Kind,
     builtin,
     factory,
@@ -200,7 +199,7 @@ def _used(kind: Kind, given: dict[str, Any], where: Where) -> object:
     found = _NAMED.fullmatch(use)
     if found and (maker := factory(kind, found[1])):
         return _product(kind, found[1], maker, given, found[2])
-    if found and found[1] in LATER_TOOLS[kind] | LATER_WORDS[kind]:
+    if found and found[1] in LATER_TOOLS[kind]:
         raise WrongError(("use", nameless(kind, found[1])))
     if use.startswith(SCRIPT) or _ATTR.fullmatch(use):
         return _product(kind, use, imported(use, where.project), given)
@@ -213,7 +212,7 @@ def _said(kind: Kind, value: str, where: Where) -> object:
     found = _NAMED.fullmatch(value)
     if found and (maker := factory(kind, found[1])):
         return _product(kind, found[1], maker, {}, found[2])
-    if found and found[1] in LATER_WORDS[kind] | (LATER_TOOLS[kind] if found[2] else frozenset()):
+    if found and found[2] and found[1] in LATER_TOOLS[kind]:
         raise wrong(nameless(kind, found[1]))
     if value.startswith(SCRIPT) or _ATTR.fullmatch(value):
         return _product(kind, value, imported(value, where.project), {})

@@ -179,7 +179,10 @@ def test_whatever_json_writes_is_read_back(score, reason, more, prose):
 
 @given(
     st.text('{}[]",:\\ \n', max_size=80)
-    | st.lists(st.sampled_from(['{"score": 0.9', "}", "{", '"', "\\", ",", '"pass": ', "true", '{"score": 0.1}']), max_size=12).map("".join)
+    | st.lists(
+        st.sampled_from(['{"score": 0.9', "}", "{", '"', "\\", ",", '"pass": ', "true", '{"score": 0.1}']),
+        max_size=12,
+    ).map("".join)
     | st.text()
     | st.binary(max_size=60)
 )

@@ -20,7 +20,10 @@ from loopwright.gates._candidate import Form, Question
 from loopwright.ports import Place
 
 BACKOFF_S: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
-_SDK: Final = {"openai": "openai", "anthropic": "anthropic"}  # whose client is made here, with a URL of its own
+_SDK: Final = {
+    "openai": "openai",
+    "anthropic": "anthropic",
+}  # whose client is made here, with a URL of its own
 _INSTALL: Final = "pip install 'loopwright[llm]'"
 
 
@@ -114,9 +117,7 @@ class _Transient(Exception):
 
 def _imported(model: Model) -> None:
     """The slow part (two seconds), which must not hold up the runs beside this one."""
-    import pydantic_ai.direct
-    import pydantic_ai.models
-
+    __import__("pydantic_ai.direct")
     if model.provider in _SDK:
         __import__(f"pydantic_ai.models.{_SDK[model.provider]}")
 
@@ -139,7 +140,10 @@ def _opened(model: Model, key: str) -> tuple[Any, Callable[[], Awaitable[None]]]
             from pydantic_ai.providers.anthropic import AnthropicProvider
 
             claude = AsyncAnthropic(api_key=key, base_url=model.url, max_retries=0)
-            return AnthropicModel(model.name, provider=AnthropicProvider(anthropic_client=claude)), claude.close
+            claude.auth_token = None  # it takes one from the environment, whatever server it is for
+            return AnthropicModel(
+                model.name, provider=AnthropicProvider(anthropic_client=claude)
+            ), claude.close
         return _other(model, key), _nothing
     except (ImportError, UserError, ValueError, TypeError) as error:
         raise NotStartable(f"{model} cannot be asked: {one_line(plain(str(error)), 400)}") from error
@@ -199,7 +203,8 @@ async def _asked(api: Any, question: Question, form: Form) -> Answer:
 def _said(error: Exception) -> str:
     status = getattr(error, "status_code", None)
     body = getattr(error, "body", None)
-    said = body.get("message") if isinstance(body, dict) else None
+    body = body.get("error", body) if isinstance(body, dict) else None
+    said = body.get("message") if isinstance(body, dict) else body
     cause = error.__cause__
     text = str(said or (f"{error} ({type(cause).__name__})" if cause is not None else error))
     return one_line(plain(f"HTTP {status}: {text}" if status else text), 400)

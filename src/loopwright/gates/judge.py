@@ -98,7 +98,9 @@ def judge(
         opened, probe = _by_model(whom, budget), lambda place: _model.probed(whom, place)
     else:
         if given := [n for n, v in (("url", url), ("key", key), ("budget", budget)) if v is not None]:
-            raise ConfigError(f"judge: {', '.join(given)}: for a model only; nobody knows what a command asks")
+            raise ConfigError(
+                f"judge: {', '.join(given)}: for a model only; nobody knows what a command asks"
+            )
         argv = words(agent or "")
         opened, probe = _by_command(argv), lambda place: shlex.join((resolve(argv[0], place), *argv[1:]))
 
@@ -216,7 +218,9 @@ def _by_model(model: _model.Model, budget: float | None) -> Open:
                 place.spend(answer.usage)
                 if budget is not None:
                     if answer.usage.cost_usd is None:
-                        raise NotStartable(f"nobody knows what {model} costs, so budget cannot be kept: remove it")
+                        raise NotStartable(
+                            f"nobody knows what {model} costs, so budget cannot be kept: remove it"
+                        )
                     spent += answer.usage.cost_usd
                 return answer.text
 
@@ -226,7 +230,9 @@ def _by_model(model: _model.Model, budget: float | None) -> Open:
 
 
 def _spent(budget: float, spent: float) -> NotStartable:
-    return NotStartable(f"the judge's budget is spent: ${spent:.4g} of ${budget:.4g}; raise budget of the gate")
+    return NotStartable(
+        f"the judge's budget is spent: ${spent:.4g} of ${budget:.4g}; raise budget of the gate"
+    )
 
 
 def _by_command(argv: tuple[str, ...]) -> Open:
@@ -271,7 +277,9 @@ async def _printed(argv: tuple[str, ...], text: str, number: int, until: float, 
     if end.code is None:
         raise BadEvidence("signal", f"the judge was killed by signal {end.signal}{tail}")
     if end.code:
-        raise BadEvidence("exit", f"the judge failed, so its verdict counts for nothing; exit {end.code}{tail}")
+        raise BadEvidence(
+            "exit", f"the judge failed, so its verdict counts for nothing; exit {end.code}{tail}"
+        )
     if end.stdout_bytes > 4 * reader.MAX_CHARS:
         raise BadEvidence("too_large", f"the judge printed {end.stdout_bytes:,} bytes")
     return end.stdout.decode(errors="replace")
