@@ -144,6 +144,12 @@ class TestVotes:
         found = by_command(tmp_path, said, confidence=0.7, min=0.7)
         assert (found.status, found.unsure) == (status, unsure)
 
+    def test_how_sure_those_are_who_say_yes_counts(self, tmp_path):
+        votes = [(0.9, 0.9), (0.9, 0.8), (0.1, 0.1), (0.1, 0.1), (0.8, 0.8)]
+        said = [json.dumps({"score": score, "confidence": sure}) for score, sure in votes]
+        found = by_command(tmp_path, *said, votes=5, min=0.7, confidence=0.7)
+        assert (found.status, found.unsure) == ("pass", False)
+
     def test_nothing_done_is_nothing_to_judge(self, tmp_path):
         gate = judge(rubric="x", agent=["sh", "-c", "exit 9"])
         nothing = SimpleNamespace(text="", lines=0, paths=())

@@ -140,7 +140,6 @@ def _opened(model: Model, key: str) -> tuple[Any, Callable[[], Awaitable[None]]]
             from pydantic_ai.providers.anthropic import AnthropicProvider
 
             claude = AsyncAnthropic(api_key=key, base_url=model.url, max_retries=0)
-            claude.auth_token = None  # it takes one from the environment, whatever server it is for
             return AnthropicModel(
                 model.name, provider=AnthropicProvider(anthropic_client=claude)
             ), claude.close
