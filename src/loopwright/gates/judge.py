@@ -93,8 +93,6 @@ def judge(
     if model is not None:
         whom = _model.model_of(model, url, key)
         env = () if whom.key is None else (whom.key,)
-        if budget is not None and not (isfinite(budget) and budget > 0):
-            raise ConfigError(f"judge: budget is {budget:g}; it is USD above 0")
         opened, probe = _by_model(whom, budget), lambda place: _model.probed(whom, place)
     else:
         if given := [n for n, v in (("url", url), ("key", key), ("budget", budget)) if v is not None]:
