@@ -95,10 +95,7 @@ def judge(
         env = () if whom.key is None else (whom.key,)
         opened, probe = _by_model(whom, budget), lambda place: _model.probed(whom, place)
     else:
-        if given := [n for n, v in (("url", url), ("key", key), ("budget", budget)) if v is not None]:
-            raise ConfigError(
-                f"judge: {', '.join(given)}: for a model only; nobody knows what a command asks"
-            )
+        _for_models(url=url, key=key, budget=budget)
         argv = words(agent or "")
         opened, probe = _by_command(argv), lambda place: shlex.join((resolve(argv[0], place), *argv[1:]))
 
@@ -200,7 +197,15 @@ async def _vote(court: _Court, voter: Voter, number: int, asked: Question) -> Op
     raise AssertionError("the second time is the last")
 
 
+def _for_models(**options: object) -> None:
+    if given := [name for name, value in options.items() if value is not None]:
+        raise ConfigError(f"judge: {', '.join(given)}: for a model only; nobody knows what a command asks")
+
+
 def _by_model(model: _model.Model, budget: float | None) -> Open:
+    if budget is not None and not (isfinite(budget) and budget > 0):
+        raise ConfigError(f"judge: budget is {budget:g}; it is USD above 0")
+
     @asynccontextmanager
     async def opened(seen: Seen, place: Place) -> Any:
         spent = seen.spent_usd
