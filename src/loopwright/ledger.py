@@ -34,8 +34,8 @@ def today(now: datetime) -> str:
 def reserve(store: Store, run: str, iteration: int, attempt: int, day: str, usd: float) -> float:
     """Puts what an attempt may cost on the ledger; all that is spent and reserved that day, with it.
 
-    Two that reserve at once see both or one of them sees both: whoever is over a limit by what it is told may settle
-    with 0 and wait.
+    Of two that reserve at once, at least one is told of both. An attempt is reserved and settled once: one that is
+    not begun after all is settled with 0, and its number is not used again.
     """
     _checked(store, usd)
     store.add(RESERVED, day, _entry(run, iteration, attempt), usd)
