@@ -70,6 +70,21 @@ def test_what_is_no_amount_is_refused(store, usd):
     assert ledger.spent(store, DAY) == (0.0, 0.0)
 
 
+def test_what_is_settled_while_one_looks_is_not_left_out():
+    store = MemoryStore()
+    ledger.reserve(store, "a", 1, 1, DAY, 0.5)
+
+    class Interrupted:
+        add = hold = holds = lift = None
+
+        def total(self, *args):
+            found = store.total(*args)
+            ledger.settle(store, "a", 1, 1, DAY, 0.5)
+            return found
+
+    assert sum(ledger.spent(Interrupted(), DAY)) >= 0.5
+
+
 class Without:
     """A store that somebody wrote before there were ledgers."""
 
