@@ -13,8 +13,9 @@ from whole import STORES, calls, dropped, every_crash, every_power_loss, loop_of
 
 from loopwright import run
 from loopwright.errors import StoreError, Taken
-from loopwright.stores import database, disk, ledgers, lines
+from loopwright.stores import database, disk, lines
 from loopwright.stores.files import FilesStore
+from loopwright.stores.ledgers import Ledgers
 from loopwright.stores.memory import MemoryStore
 from loopwright.stores.sheets import FileSheets
 from loopwright.stores.sqlite import SqliteStore
@@ -162,9 +163,9 @@ def without_lock(self, name, change):
         disk.put(path, disk.frame(made, sheet=name), sync=False)
 
 
-def counted_again(sheets, key, day, entry, amount):
+def counted_again(self, key, day, entry, amount):
     """By whoever says it."""
-    return ledgers_add(sheets, key, day, f"{entry}/{os.urandom(8).hex()}", amount)
+    return ledgers_add(self, key, day, f"{entry}/{os.urandom(8).hex()}", amount)
 
 
 def held_for_ever(*_):
@@ -176,7 +177,7 @@ def torn_checkpoint(path, data, *, sync):
 
 
 lines_add = lines.add
-ledgers_add = ledgers.add
+ledgers_add = Ledgers.add
 BROKEN = {
     "files: folders are not synced": ("files", disk, "sync_dir", no_sync, "durability"),
     "files: the fence is down": ("files", lines, "add", no_fence, "fencing"),
@@ -186,7 +187,7 @@ BROKEN = {
     "sqlite: consumed signals come again": ("sqlite", SqliteStore, "settle", forgotten, "crash"),
     "files: ledgers have no lock": ("files", FileSheets, "edit", without_lock, "concurrency"),
     "files: ledgers are not synced": ("files", FileSheets, "edit", without_lock, "durability"),
-    "sqlite: an entry is counted again": ("sqlite", ledgers, "add", counted_again, "uniqueness"),
+    "sqlite: an entry is counted again": ("sqlite", Ledgers, "add", counted_again, "uniqueness"),
     "sqlite: a lifted hold is there again": ("sqlite", SqliteStore, "lift", held_for_ever, "order"),
 }
 

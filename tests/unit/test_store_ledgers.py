@@ -104,7 +104,8 @@ def test_a_hold_that_is_over_is_forgotten(store):
     store.hold("a", datetime.now(UTC) - timedelta(seconds=1), "over")
     assert list(store.holds()) == []
     store.hold("b", None, "x" * 5000)
-    assert b'"a"' not in store._sheets.look("holds/logins.holds")
+    made = store._ledgers() if callable(store._ledgers) else store._ledgers
+    assert b'"a"' not in made.sheets.look("holds/logins.holds")
     assert len(store.holds()[0].why) == 1000
 
 
@@ -306,7 +307,7 @@ def test_one_bit_of_a_ledger_is_seen(tmp_path, where, old, new):
         lambda: SqliteStore(path).total("usd/spent", DAY),
         lambda: SqliteStore(path).add("usd/spent", DAY, "r/2/1", 1.0),
     ):
-        with pytest.raises(Corrupt, match=r"runs\.db is damaged"):
+        with pytest.raises(Corrupt, match=r"runs\.db is damaged.*move it"):
             act()
 
 

@@ -7,18 +7,14 @@ place, so an empty or foreign file is damage, and is said.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from zlib import crc32
 
 import apsw
 
 from loopwright.errors import Corrupt, StoreError
 from loopwright.stores import disk
-from loopwright.stores.ledgers import Change, spoilt
 
 APPLICATION: Final = 0x4C505752  # "LPWR"
 VERSION: Final = 4
@@ -41,21 +37,17 @@ CREATE TABLE signals (seq INTEGER PRIMARY KEY, run TEXT NOT NULL, key TEXT NOT N
 CREATE TABLE leases (run TEXT PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID;
 """
 # Since version 4: ledgers and holds. A file of version 3 gets it with the first of them, and is what it was till then.
-_SHEETS: Final = """
+SHEETS: Final = """
 CREATE TABLE sheets (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, sum INTEGER NOT NULL, body BLOB NOT NULL);
 """
-_OLD: Final = 3
-_SHEET: Final = (
-    "INSERT INTO sheets (name, sum, body) VALUES (?, ?, ?)"
-    " ON CONFLICT (name) DO UPDATE SET sum=excluded.sum, body=excluded.body"
-)
+OLD: Final = 3
 
 
 def _tables(schema: str) -> set[bytes]:
     return {line.rstrip(";").encode() for line in schema.split("\n") if line}
 
 
-_TABLES: Final = {_OLD: _tables(_SCHEMA), VERSION: _tables(_SCHEMA + _SHEETS)}
+_TABLES: Final = {OLD: _tables(_SCHEMA), VERSION: _tables(_SCHEMA + SHEETS)}
 
 
 def open_database(path: Path) -> apsw.Connection:
@@ -107,7 +99,7 @@ def _create(path: Path) -> None:
         _tune(db)
         db.pragma("application_id", APPLICATION)
         db.pragma("user_version", VERSION)
-        db.execute(_SCHEMA + _SHEETS)
+        db.execute(_SCHEMA + SHEETS)
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         db.close()
         with suppress(FileExistsError):  # another process was first: its file is as good
@@ -166,67 +158,3 @@ def problem(path: Path, error: Exception) -> StoreError:
     if isinstance(error, apsw.NotADBError | apsw.CorruptError | UnicodeDecodeError):
         return Corrupt(f"{path} is damaged ({error}): {ANEW}")
     return StoreError(f"{path} cannot be used: {error}")
-
-
-@dataclass(frozen=True, slots=True)
-class DatabaseSheets:
-    """Ledgers and holds, a row each. `write` is one durable transaction; `found` makes durable what is found."""
-
-    path: Path
-    db: apsw.Connection
-    write: Callable[[Callable[[], object]], None]
-    found: Callable[[], None]
-
-    def place(self, name: str) -> str:
-        """The file, and the row."""
-        return f"{name} in {self.path}"
-
-    def look(self, name: str) -> bytes | None:
-        """What the sheet holds; `Corrupt` where the row is not as it was written."""
-        try:
-            return self._body(name)
-        except UNREADABLE as error:
-            raise problem(self.path, error) from None
-
-    def edit(self, name: str, change: Change) -> None:
-        """Puts what `change` makes of it in its place, durably."""
-        stays: list[bool] = []
-
-        def put() -> None:
-            made = change(self._body(name))
-            stays.append(made is None)
-            if made is not None:
-                self._step()
-                self.db.execute(_SHEET, (name, _sum(name, made), made))
-
-        self.write(put)
-        if stays[0]:
-            self.found()
-
-    def _version(self) -> int:
-        ((version,),) = self.db.execute("PRAGMA user_version")
-        return int(str(version))
-
-    def _step(self) -> None:
-        """The table is there, in the transaction that needs it first."""
-        if self._version() == _OLD:
-            self.db.execute(_SHEETS)
-            self.db.execute(f"PRAGMA user_version={VERSION}")
-
-    def _body(self, name: str) -> bytes | None:
-        if self._version() == _OLD:
-            return None
-        rows = list(self.db.execute("SELECT sum, body FROM sheets WHERE name=?", (name,)))
-        if not rows:  # by the index; nothing is believed to be nothing by it alone
-            if list(self.db.execute("SELECT 1 FROM sheets NOT INDEXED WHERE name=?", (name,))):
-                raise spoilt(self.place(name), name)
-            return None
-        there, body = rows[0]
-        if not isinstance(body, bytes) or there != _sum(name, body):
-            raise spoilt(self.place(name), name)
-        return body
-
-
-def _sum(name: str, body: bytes) -> int:
-    """The check of a row, which is another's under another name."""
-    return crc32(body, crc32(name.encode()))

@@ -26,15 +26,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote
 
 from loopwright.errors import Corrupt, StoreError, Taken
 from loopwright.ports import Hold, Kept, Refused
-from loopwright.stores import disk, ledgers, lines
+from loopwright.stores import disk, lines
 from loopwright.stores.beside import Beside
 from loopwright.stores.lines import Seen
-from loopwright.stores.sheets import FileSheets
+
+if TYPE_CHECKING:
+    from loopwright.stores.ledgers import Ledgers
 
 JOURNAL: Final = ".journal.jsonl"
 LONGEST: Final = 200  # bytes of a signal's key, as a file's name
@@ -83,7 +85,6 @@ class FilesStore:
         self._lock = threading.RLock()
         self._seen: dict[str, Seen] = {}  # how far each journal was read or written here
         self._beside = Beside(folder)
-        self._sheets = FileSheets(folder, self._ready)
         self._durable: set[Path] = set()  # whose names were synced by this process
 
     # where things are
@@ -319,25 +320,33 @@ class FilesStore:
                 disk.write_all(fd, json.dumps({"owner": owner}).encode() + b"\n", 0)
             return FilesLease(fd, path)
 
+    # what belongs to no run
+
+    def _ledgers(self) -> Ledgers:
+        from loopwright.stores.ledgers import Ledgers  # verbs that read have no use for it
+        from loopwright.stores.sheets import FileSheets
+
+        return Ledgers(FileSheets(self.folder, self._ready))
+
     def add(self, key: str, day: str, entry: str, amount: float) -> float:
         """The ledger's total with this entry, which is counted once, durably."""
-        return ledgers.add(self._sheets, key, day, entry, amount)
+        return self._ledgers().add(key, day, entry, amount)
 
     def total(self, key: str, day: str, entry: str | None = None) -> float:
         """The ledger's total, or what was counted of one entry."""
-        return ledgers.total(self._sheets, key, day, entry)
+        return self._ledgers().total(key, day, entry)
 
     def hold(self, login: str, until: datetime | None, why: str) -> None:
         """Says that a login must wait, durably."""
-        ledgers.hold(self._sheets, login, until, why)
+        self._ledgers().hold(login, until, why)
 
     def holds(self) -> list[Hold]:
         """The holds in force, by login."""
-        return ledgers.holds(self._sheets)
+        return self._ledgers().holds()
 
     def lift(self, login: str) -> None:
         """Ends the hold of a login."""
-        ledgers.lift(self._sheets, login)
+        self._ledgers().lift(login)
 
     def close(self) -> None:
         """Nothing is held open."""

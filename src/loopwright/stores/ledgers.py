@@ -11,12 +11,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
-from loopwright.errors import Corrupt
-
 if TYPE_CHECKING:  # what only types need is not loaded: verbs that read start the sooner
+    from loopwright.errors import Corrupt
     from loopwright.ports import Hold
 
 HOLDS: Final = "holds/logins.holds"
@@ -37,16 +37,8 @@ class Sheets(Protocol):
         Where that is `None` it stays as it stands, and that is durable then.
         """
 
-    def place(self, name: str) -> str:
-        """Where it stands, for a message."""
-
-
-def spoilt(place: str, name: str) -> Corrupt:
-    """The error for a sheet that is not as it was written."""
-    lost, anew = "what was spent cannot be read", "its day then begins at zero"
-    if name == HOLDS:
-        lost, anew = "which logins must wait cannot be read", "then none does"
-    return Corrupt(f"{place} is damaged: {lost}. Restore a copy, or move it aside ({anew})")
+    def spoilt(self, name: str) -> Corrupt:
+        """The error for a sheet that is not as it was written: where it is, and what to do."""
 
 
 def _name(key: str, day: str) -> str:
@@ -62,70 +54,6 @@ def _name(key: str, day: str) -> str:
 
 def _written(rows: dict[str, Any]) -> bytes:
     return json.dumps(rows, separators=(",\n", ": "), allow_nan=False).encode()  # a row a line, for people
-
-
-def _rows(sheets: Sheets, name: str, body: bytes | None) -> dict[str, Any]:
-    if body is None:
-        return {}
-    try:
-        rows = json.loads(body)
-    except (ValueError, RecursionError):
-        rows = None
-    if not isinstance(rows, dict):
-        raise spoilt(sheets.place(name), name)
-    return rows
-
-
-def _amounts(sheets: Sheets, name: str, body: bytes | None) -> dict[str, float]:
-    rows = _rows(sheets, name, body)
-    if not all(type(amount) is float and math.isfinite(amount) for amount in rows.values()):
-        raise spoilt(sheets.place(name), name)
-    return rows
-
-
-def add(sheets: Sheets, key: str, day: str, entry: str, amount: float) -> float:
-    """The ledger's total with this entry, which is counted once; `ValueError` for what cannot be counted."""
-    name, totals = _name(key, day), [0.0]
-    if not math.isfinite(amount):
-        raise ValueError(f"{amount} is no amount for {key}: it must be finite")
-
-    def change(body: bytes | None) -> bytes | None:
-        amounts = _amounts(sheets, name, body)
-        new = entry not in amounts
-        amounts.setdefault(entry, float(amount))
-        try:
-            totals[0] = math.fsum(amounts.values())
-        except OverflowError:
-            raise ValueError(f"{amount} is too much for the ledger {key} of {day}") from None
-        return _written(amounts) if new else None
-
-    sheets.edit(name, change)
-    return totals[0]
-
-
-def total(sheets: Sheets, key: str, day: str, entry: str | None = None) -> float:
-    """The ledger's total, or what is counted of one entry; 0.0 where nothing is."""
-    name = _name(key, day)
-    amounts = _amounts(sheets, name, sheets.look(name))
-    return math.fsum(amounts.values()) if entry is None else amounts.get(entry, 0.0)
-
-
-def _of(sheets: Sheets, body: bytes | None) -> dict[str, Hold]:
-    from loopwright.ports import Hold
-
-    rows = _rows(sheets, HOLDS, body)
-    try:
-        return {
-            login: Hold(
-                login=login,
-                until=None if row["until"] is None else _moment(row["until"]),
-                why=str(row["why"]),
-                since=_moment(row["since"]),
-            )
-            for login, row in rows.items()
-        }
-    except (ValueError, KeyError, TypeError):
-        raise spoilt(sheets.place(HOLDS), HOLDS) from None
 
 
 def _moment(text: str) -> datetime:
@@ -154,34 +82,95 @@ def _put(found: dict[str, Hold]) -> bytes:
     )
 
 
-def hold(sheets: Sheets, login: str, until: datetime | None, why: str) -> None:
-    """This login waits from now; `ValueError` for a time without a zone."""
-    from loopwright.ports import Hold
+@dataclass(frozen=True, slots=True)
+class Ledgers:
+    """The ledgers and holds on these sheets."""
 
-    if until is not None:
-        if until.tzinfo is None:
-            raise ValueError(f"{until} has no time zone: nobody could tell when {login} may go on")
-        until = until.astimezone(UTC)
+    sheets: Sheets
 
-    def change(body: bytes | None) -> bytes:
-        said = Hold(login=login, until=until, why=why[:WHY], since=datetime.now(UTC))
-        return _put(_standing(_of(sheets, body)) | {login: said})
+    def add(self, key: str, day: str, entry: str, amount: float) -> float:
+        """The ledger's total with this entry, which is counted once; `ValueError` for what cannot be counted."""
+        name, totals = _name(key, day), [0.0]
+        if not math.isfinite(amount):
+            raise ValueError(f"{amount} is no amount for {key}: it must be finite")
 
-    sheets.edit(HOLDS, change)
+        def change(body: bytes | None) -> bytes | None:
+            amounts = self._amounts(name, body)
+            new = entry not in amounts
+            amounts.setdefault(entry, float(amount))
+            try:
+                totals[0] = math.fsum(amounts.values())
+            except OverflowError:
+                raise ValueError(f"{amount} is too much for the ledger {key} of {day}") from None
+            return _written(amounts) if new else None
 
+        self.sheets.edit(name, change)
+        return totals[0]
 
-def holds(sheets: Sheets) -> list[Hold]:
-    """The holds in force, by login."""
-    return list(_standing(_of(sheets, sheets.look(HOLDS))).values())
+    def total(self, key: str, day: str, entry: str | None = None) -> float:
+        """The ledger's total, or what is counted of one entry; 0.0 where nothing is."""
+        name = _name(key, day)
+        amounts = self._amounts(name, self.sheets.look(name))
+        return math.fsum(amounts.values()) if entry is None else amounts.get(entry, 0.0)
 
+    def hold(self, login: str, until: datetime | None, why: str) -> None:
+        """This login waits from now; `ValueError` for a time without a zone."""
+        from loopwright.ports import Hold
 
-def lift(sheets: Sheets, login: str) -> None:
-    """This login need not wait any more."""
+        if until is not None:
+            if until.tzinfo is None:
+                raise ValueError(f"{until} has no time zone: nobody could tell when {login} may go on")
+            until = until.astimezone(UTC)
 
-    def change(body: bytes | None) -> bytes | None:
-        found = _of(sheets, body)
-        if found.pop(login, None) is None:
-            return None
-        return _put(_standing(found))
+        def change(body: bytes | None) -> bytes:
+            said = Hold(login=login, until=until, why=why[:WHY], since=datetime.now(UTC))
+            return _put(_standing(self._of(body)) | {login: said})
 
-    sheets.edit(HOLDS, change)
+        self.sheets.edit(HOLDS, change)
+
+    def holds(self) -> list[Hold]:
+        """The holds in force, by login."""
+        return list(_standing(self._of(self.sheets.look(HOLDS))).values())
+
+    def lift(self, login: str) -> None:
+        """This login need not wait any more."""
+
+        def change(body: bytes | None) -> bytes | None:
+            found = self._of(body)
+            return None if found.pop(login, None) is None else _put(_standing(found))
+
+        self.sheets.edit(HOLDS, change)
+
+    def _rows(self, name: str, body: bytes | None) -> dict[str, Any]:
+        if body is None:
+            return {}
+        try:
+            rows = json.loads(body)
+        except (ValueError, RecursionError):
+            rows = None
+        if not isinstance(rows, dict):
+            raise self.sheets.spoilt(name)
+        return rows
+
+    def _amounts(self, name: str, body: bytes | None) -> dict[str, float]:
+        rows = self._rows(name, body)
+        if not all(type(amount) is float and math.isfinite(amount) for amount in rows.values()):
+            raise self.sheets.spoilt(name)
+        return rows
+
+    def _of(self, body: bytes | None) -> dict[str, Hold]:
+        from loopwright.ports import Hold
+
+        rows = self._rows(HOLDS, body)
+        try:
+            return {
+                login: Hold(
+                    login=login,
+                    until=None if row["until"] is None else _moment(row["until"]),
+                    why=str(row["why"]),
+                    since=_moment(row["since"]),
+                )
+                for login, row in rows.items()
+            }
+        except (ValueError, KeyError, TypeError):
+            raise self.sheets.spoilt(HOLDS) from None

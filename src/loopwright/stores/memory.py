@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loopwright.errors import Taken
-from loopwright.stores import ledgers
+from loopwright.errors import Corrupt, Taken
+from loopwright.stores.ledgers import Change, Ledgers
 
 if TYPE_CHECKING:  # what only types need is not loaded: verbs that read start the sooner
     from datetime import datetime
@@ -48,16 +48,16 @@ class MemorySheets:
         """What the sheet holds."""
         return self._sheets.get(name)
 
-    def edit(self, name: str, change: ledgers.Change) -> None:
+    def edit(self, name: str, change: Change) -> None:
         """Puts what `change` makes of it in its place."""
         with self._lock:
             made = change(self._sheets.get(name))
             if made is not None:
                 self._sheets[name] = made
 
-    def place(self, name: str) -> str:
-        """Its name."""
-        return name
+    def spoilt(self, name: str) -> Corrupt:
+        """The error for what cannot be."""
+        return Corrupt(f"{name} in memory is not as it was written")
 
 
 class MemoryStore:
@@ -72,7 +72,7 @@ class MemoryStore:
         self._folds: dict[str, tuple[int, bytes]] = {}
         self._signals: dict[str, dict[str, tuple[bytes, bool]]] = {}
         self._leases: dict[str, str] = {}
-        self._sheets = MemorySheets()
+        self._ledgers = Ledgers(MemorySheets())
 
     def append(self, run: str, n: int, commit: bytes) -> None:
         """Writes commit `n` if absent; `Taken` if not."""
@@ -159,23 +159,23 @@ class MemoryStore:
 
     def add(self, key: str, day: str, entry: str, amount: float) -> float:
         """The ledger's total with this entry, which is counted once."""
-        return ledgers.add(self._sheets, key, day, entry, amount)
+        return self._ledgers.add(key, day, entry, amount)
 
     def total(self, key: str, day: str, entry: str | None = None) -> float:
         """The ledger's total, or what was counted of one entry."""
-        return ledgers.total(self._sheets, key, day, entry)
+        return self._ledgers.total(key, day, entry)
 
     def hold(self, login: str, until: datetime | None, why: str) -> None:
         """Says that a login must wait."""
-        ledgers.hold(self._sheets, login, until, why)
+        self._ledgers.hold(login, until, why)
 
     def holds(self) -> list[Hold]:
         """The holds in force, by login."""
-        return ledgers.holds(self._sheets)
+        return self._ledgers.holds()
 
     def lift(self, login: str) -> None:
         """Ends the hold of a login."""
-        ledgers.lift(self._sheets, login)
+        self._ledgers.lift(login)
 
     def close(self) -> None:
         """Nothing to let go of."""

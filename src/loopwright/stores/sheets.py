@@ -10,7 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from loopwright.stores import disk, ledgers
+from loopwright.errors import Corrupt
+from loopwright.stores import disk
+from loopwright.stores.ledgers import HOLDS, Change
 
 LOCK: Final = ".lock"
 
@@ -22,9 +24,12 @@ class FileSheets:
         self._folder = folder
         self._ready = ready
 
-    def place(self, name: str) -> str:
-        """The file."""
-        return str(self._folder / name)
+    def spoilt(self, name: str) -> Corrupt:
+        """The error for a damaged file: what it means, and what to do."""
+        lost, anew = "what was spent cannot be read", "its day then begins at zero"
+        if name == HOLDS:
+            lost, anew = "which logins must wait cannot be read", "then none does"
+        return Corrupt(f"{self._folder / name} is damaged: {lost}. Restore a copy, or move it aside ({anew})")
 
     def look(self, name: str) -> bytes | None:
         """What the sheet holds; `Corrupt` where the file is not what was written under this name."""
@@ -36,10 +41,10 @@ class FileSheets:
                 return None
             fields, body = disk.framed(path) or ({}, b"")
             if fields.get("sheet") != name:
-                raise ledgers.spoilt(str(path), name)
+                raise self.spoilt(name)
             return body
 
-    def edit(self, name: str, change: ledgers.Change) -> None:
+    def edit(self, name: str, change: Change) -> None:
         """Puts what `change` makes of it in its place, durably."""
         path = self._folder / name
         lock = path.with_name(LOCK)

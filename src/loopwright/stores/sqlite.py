@@ -18,13 +18,14 @@ from zlib import crc32
 import apsw
 
 from loopwright.errors import Corrupt, StoreError, Taken
-from loopwright.stores import disk, ledgers
-from loopwright.stores.database import ANEW, NUMBERS, UNREADABLE, DatabaseSheets, open_database, problem
+from loopwright.stores import disk
+from loopwright.stores.database import ANEW, NUMBERS, UNREADABLE, open_database, problem
 
 if TYPE_CHECKING:  # what only types need is not loaded: verbs that read start the sooner
     from datetime import datetime
 
     from loopwright.ports import Hold, Kept, Refused
+    from loopwright.stores.ledgers import Ledgers
 
 
 KNOWN: Final = 10_000  # runs whose numbers are remembered
@@ -68,7 +69,6 @@ class SqliteStore:
         self._file = path.stat().st_ino
         self._name = os.fspath(path)
         self._ids: dict[str, int] = {}
-        self._sheets = DatabaseSheets(path, self._db, self._write, self._sync_found)
         self._durable = False  # whether its name and its folder's are: who made them may have been killed
         self._last: dict[int, int] = {}  # the last commit that was written here, of each run
         self._quiet: tuple[int, set[str]] = (-1, set())  # data_version, runs known to have no signals
@@ -367,25 +367,31 @@ class SqliteStore:
             durable=False,
         )
 
+    def _ledgers(self) -> Ledgers:
+        from loopwright.stores.ledgers import Ledgers  # verbs that read have no use for it
+        from loopwright.stores.rows import RowSheets
+
+        return Ledgers(RowSheets(self.path, self._db, self._write, self._sync_found))
+
     def add(self, key: str, day: str, entry: str, amount: float) -> float:
         """The ledger's total with this entry, which is counted once, durably."""
-        return ledgers.add(self._sheets, key, day, entry, amount)
+        return self._ledgers().add(key, day, entry, amount)
 
     def total(self, key: str, day: str, entry: str | None = None) -> float:
         """The ledger's total, or what was counted of one entry."""
-        return ledgers.total(self._sheets, key, day, entry)
+        return self._ledgers().total(key, day, entry)
 
     def hold(self, login: str, until: datetime | None, why: str) -> None:
         """Says that a login must wait, durably."""
-        ledgers.hold(self._sheets, login, until, why)
+        self._ledgers().hold(login, until, why)
 
     def holds(self) -> list[Hold]:
         """The holds in force, by login."""
-        return ledgers.holds(self._sheets)
+        return self._ledgers().holds()
 
     def lift(self, login: str) -> None:
         """Ends the hold of a login."""
-        ledgers.lift(self._sheets, login)
+        self._ledgers().lift(login)
 
     def close(self) -> None:
         """Lets go of the file."""
