@@ -19,12 +19,8 @@ SIZES: Final = (40, 700, 5000, 3, 1500, 600)  # bytes of the commits' padding: b
 SIGNALS: Final = {1: "stop/a", 3: "decision/b c", 4: "note/c"}  # left after this commit
 SETTLED: Final = {2: "stop/a", 5: "decision/b c"}
 LEDGER: Final = ("usd/spent", "2026-11-30")
-ENTRIES: Final = {
-    1: ("r/1/1", 1.0),
-    3: ("r/2/1", 2.0),
-    5: ("r/2/1/settled", -0.5),
-}  # counted after this commit
-SUMS: Final = (0.0, 1.0, 3.0, 2.5)  # after so many of them
+ENTRIES: Final = {1: ("r/1/1", 1.0), 5: ("r/1/1/settled", -0.5)}  # counted after this commit
+SUMS: Final = (0.0, 1.0, 0.5)  # after so many of them
 LATE: Final = datetime(9000, 1, 1, tzinfo=UTC)
 HELD: Final = {2: ("a login", None), 4: ("another", LATE)}  # held after this commit
 LIFTED: Final = {6: "a login"}
