@@ -125,6 +125,21 @@ def test_another_process_finds_them(kind, tmp_path):
     assert KINDS[kind](tmp_path).total("usd", DAY) == 2.0
 
 
+@pytest.mark.parametrize("kind", ["files", "sqlite"])
+def test_what_another_wrote_and_may_not_have_synced_is_synced_before_it_is_acknowledged(
+    kind, tmp_path, monkeypatch
+):
+    store, syncs, real = KINDS[kind](tmp_path), [], os.fsync
+    store.add("usd", DAY, "r/1/1", 1.0)
+    store.hold("a", LATE, "why")
+    store.lift("a")
+    monkeypatch.setattr(os, "fsync", lambda fd: syncs.append(fd) or real(fd))
+    for act in (lambda: store.add("usd", DAY, "r/1/1", 1.0), lambda: store.lift("a")):
+        act()
+        assert len(syncs) == 1
+        syncs.clear()
+
+
 # files
 
 
