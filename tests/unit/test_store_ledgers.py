@@ -130,9 +130,10 @@ def test_what_another_wrote_and_may_not_have_synced_is_synced_before_it_is_ackno
     kind, tmp_path, monkeypatch
 ):
     store, syncs, real = KINDS[kind](tmp_path), [], os.fsync
-    store.add("usd", DAY, "r/1/1", 1.0)
-    store.hold("a", LATE, "why")
-    store.lift("a")
+    for _ in range(2):  # the folder's own names are synced once
+        store.add("usd", DAY, "r/1/1", 1.0)
+        store.hold("a", LATE, "why")
+        store.lift("a")
     monkeypatch.setattr(os, "fsync", lambda fd: syncs.append(fd) or real(fd))
     for act in (lambda: store.add("usd", DAY, "r/1/1", 1.0), lambda: store.lift("a")):
         act()
