@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from loopwright import standing
+from loopwright import prompting, standing
 from loopwright.core import events as ev
 from loopwright.core import replacing
 from loopwright.core.policy import RunAgent
@@ -27,6 +27,8 @@ async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
     """Performs one attempt: looks, records the intent, runs the agent, looks again, records the outcome."""
     journal = run.journal
     asked, before = await _begun(run, command)
+    if run.notes:
+        asked = await asyncio.to_thread(prompting.with_notes, run, asked)
     outside = await _outside(run) if run.watched else {}
     limits = run.policy.limits
     journal.record(
@@ -56,7 +58,7 @@ async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
         active=run.workspace.sign_of_life if run.workspace.recorded else None,
         hear=run.hear,
         redact=run.journal.redact,
-        sandbox=run.sandbox((folder,), True),
+        sandbox=run.sandbox(_folders(run, folder), True),
     )
     run.begin(
         f"#{asked.iteration} agent working" + (f" (attempt {asked.number})" if asked.number > 1 else "")
@@ -82,7 +84,7 @@ async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
 
 async def _begun(run: Run, command: RunAgent) -> tuple[Attempt, Look]:
     """The attempt and what it begins from. A folder apart is set to its start, unless a person changed it since."""
-    state, asked = run.journal.state, replacing.replace(command.attempt, workdir=str(run.workspace.root))
+    state, asked = run.journal.state, _addressed(run, command.attempt)
     left, before, gated = state.snapshot, just_seen(run) or await look(run), run.gated
     standing.note_changes(run, before)
     if not run.workspace.apart or command.start in {None, left}:
@@ -102,6 +104,14 @@ async def _begun(run: Run, command: RunAgent) -> tuple[Attempt, Look]:
         run.clock.now(), ev.WorkspaceChanged(snapshot=before.tree, evidence=before.evidence, cause="restored")
     )
     return replace(asked, feedback=replace(asked.feedback, interrupted=False)), before
+
+
+def _addressed(run: Run, attempt: Attempt) -> Attempt:
+    """The attempt with what only its host knows."""
+    workdir = str(run.workspace.root)
+    if run.render is None:
+        return replacing.replace(attempt, workdir=workdir)
+    return replacing.replace(attempt, workdir=workdir, template=run.template, render=run.render)
 
 
 async def _called(agent: Agent, asked: Attempt, place: Place) -> Worked | Failed:
@@ -214,4 +224,11 @@ def _marks(asked: Attempt, folder: Path) -> dict[str, str]:
         "LOOPWRIGHT_KEY": asked.key,
         "LOOPWRIGHT_BEST_SCORE": "" if asked.best is None else f"{asked.best.score:.4f}",
         "LOOPWRIGHT_ARTIFACTS": str(folder),
+        **({"LOOPWRIGHT_NOTES_FILE": asked.notes.file} if asked.notes is not None else {}),
     }
+
+
+def _folders(run: Run, folder: Path) -> tuple[Path, ...]:
+    """What an agent behind walls may write beside the workspace."""
+    notes = prompting.notes_file(run)
+    return (folder,) if notes is None or isinstance(run.notes, str) else (folder, notes.parent)

@@ -10,7 +10,7 @@ from typing import Final
 
 from loopwright.argv import words
 from loopwright.errors import ConfigError
-from loopwright.readers import list_of, text, wrong
+from loopwright.readers import WrongError, list_of, text, wrong
 from loopwright.units import shown
 
 _BRANCH: Final = re.compile(r"[^\s~^:?*\[\\{}@/-][^\s~^:?*\[\\{}]*")
@@ -31,6 +31,18 @@ def inner_path(value: object) -> str:
     if found.startswith("~") or any(part in {"", ".", "..", ".git", ".agent-state"} for part in parts):
         raise wrong(f"{shown(found)} is not a path inside the project folder, such as 'node_modules'")
     return found
+
+
+def notes(value: object) -> str | bool:
+    """A file inside the workspace that the agent keeps, or whether it keeps one outside it."""
+    if isinstance(value, bool):
+        return value
+    try:
+        return inner_path(value)
+    except WrongError:
+        raise wrong(
+            f"{shown(value)} is not a file inside the workspace, such as 'progress.txt'; true keeps one outside it"
+        ) from None
 
 
 def commands(value: object) -> tuple[str, ...]:

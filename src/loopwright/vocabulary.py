@@ -36,14 +36,12 @@ from loopwright.readers import (
     unknown,
     wrong,
 )
-from loopwright.sites import branch, commands, inner_folder, inner_path, revision
+from loopwright.sites import branch, commands, inner_folder, inner_path, notes, revision
 from loopwright.units import shown
 
 # Accepted by shape, refused by value: the key, and the values that work in this version. A value that
 # ends in ":" is a URL scheme; an empty list or table is always fine, it asks for nothing.
 LATER: Final[Mapping[str, tuple[object, ...]]] = {
-    "prompt": (),
-    "notes": (),
     "limits.budget_per_day": (),
     "approval.channels": (),
     "approval.approvers": (),
@@ -305,7 +303,7 @@ TOP: Final[Mapping[str, Read]] = {
     "may_change": list_of(text),
     "known_failures": one_of("allow"),
     "prompt": text,
-    "notes": text,
+    "notes": notes,
     "env": list_of(variable),
     "sandbox": _sandbox,
     "labels": _table({}, rest=text),

@@ -207,8 +207,6 @@ def test_what_is_refused(said, message):
 
 
 LATER = [
-    ({"prompt": "p.md"}, "prompt: not available in this version"),
-    ({"notes": "n.md"}, "notes: not available in this version"),
     ({"budget_per_day": 3}, "budget_per_day: not available in this version"),
     ({"approval": {"channels": ["slack"]}}, "approval.channels: not available in this version"),
     ({"approval": {"approvers": ["ann"]}}, "approval.approvers: not available in this version"),
@@ -240,13 +238,15 @@ def test_what_asks_for_nothing_is_fine():
 
 
 def test_every_problem_at_once():
-    assert problems(Loop, "", agent=3, gates=[{"use": "x", "weight": -1, "min": 0}], budget=0, notes="n") == [
+    assert problems(
+        Loop, "", agent=3, gates=[{"use": "x", "weight": -1, "min": 0}], budget=0, notes="/n"
+    ) == [
         "goal: an empty text",
         "agent: expected a name, a command, a table or a function, got 3",
         "gates[0].weight: -1 is below 0",
         "gates[0].min: 0 is not above 0",
         "budget: 0 is not above 0",
-        "notes: not available in this version",
+        "notes: '/n' is not a file inside the workspace, such as 'progress.txt'; true keeps one outside it",
     ]
 
 
