@@ -245,8 +245,8 @@ def test_every_problem_at_once():
         "agent: expected a name, a command, a table or a function, got 3",
         "gates[0].weight: -1 is below 0",
         "gates[0].min: 0 is not above 0",
-        "budget: 0 is not above 0",
         "notes: '/n' is not a file inside the workspace, such as 'progress.txt'; true keeps one outside it",
+        "budget: 0 is not above 0",
     ]
 
 
