@@ -1,6 +1,7 @@
 """The example agent over a model, as the documentation has it, against the scripted server; and what its errors mean."""
 
 import importlib.util
+import re
 import shutil
 import socket
 import time
@@ -14,6 +15,7 @@ from fakellm import Fake
 from loopwright import Loop, RateLimited, Result, Usage, run
 from loopwright.cli.app import run_app
 from loopwright.core import events as ev
+from loopwright.template import PLACEHOLDERS
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "llm"
 HAIKU = "slow rain on the roof\nthe kettle begins to hum\nnobody is late"
@@ -179,3 +181,13 @@ def test_a_function_says_itself_that_it_is_rate_limited():
         ("rate_limited", "the plan is used up", 0.01)
     }
     assert len(failed) == 4
+
+
+def test_the_page_shows_the_example_as_it_is():
+    page = (EXAMPLE.parents[1] / "docs" / "llm-agents.md").read_text()
+    assert f"```python\n{(EXAMPLE / 'agent.py').read_text()}```" in page
+
+
+def test_the_page_names_every_placeholder():
+    page = (EXAMPLE.parents[1] / "docs" / "llm-agents.md").read_text()
+    assert set(re.findall(r"^\| `\{(\w+)\}` \|", page, re.MULTILINE)) == set(PLACEHOLDERS)
