@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from loopwright import Loop, gate, run
+from loopwright import Loop, UsageError, gate, run
 from loopwright.cli.app import run_app
 from loopwright.core import events as ev
 from loopwright.prompt import NOTES_BYTES
@@ -187,6 +187,39 @@ def test_an_attempt_that_only_writes_its_notes_did_nothing(project):
     assert [e.kind for e in facts if isinstance(e, ev.AttemptFailed)] == ["no_op", "no_op"]
 
 
+def test_notes_hide_no_standstill(project):
+    said = loop(
+        'echo said; echo "$LOOPWRIGHT_ITERATION" >> n.txt', notes="n.txt", max_iterations=9, monitors=None
+    )
+    final = run(said, folder=project, store="memory:")
+    assert (final.reason, final.iterations) == ("health", 3)
+
+
+def test_what_binds_is_said_at_the_start(project, capsys):
+    (project / "loop.toml").write_text(
+        'goal = "g"\nagent = "echo said"\ngates = ["true"]\nnotes = "n.txt"\nprompt = """\nDo {iteration}\n"""\n'
+    )
+    assert run_app(["run", "--as", "r", "-C", str(project)]) == 0
+    err = capsys.readouterr().err
+    assert (
+        "prompt: the template has no {goal} and no {feedback} and no {notes}: the agent is not told that"
+        in err
+    )
+    assert f"notes: {project}/n.txt, kept by the agent: in no snapshot, delivered nowhere" in err
+
+
+def test_another_template_is_another_loop(project):
+    said = {"agent": lambda attempt: attempt.prompt, "gates": [lambda text: True]}
+    run(Loop("g", prompt="Do {goal}\n", **said), "r", folder=project)
+    done = run(Loop("g", prompt="Do {goal}\n", **said), "r", folder=project)
+    assert done.output == "Do g\n"
+    open_one = {**said, "gates": [never], "max_iterations": 1, "approval": "always"}
+    run(Loop("g", prompt="Do {goal}\n", **open_one), "s", folder=project)
+    with pytest.raises(UsageError, match=r"prompt: 'Do \{goal\}\\n' then, 'x+…? now") as error:
+        run(Loop("g", prompt="x" * 5000 + "\n", **open_one), "s", folder=project)
+    assert len(str(error.value)) < 1000
+
+
 def test_notes_that_are_in_the_repository_are_left_out_all_the_same(project):
     facts = []
     said = loop("echo x >> work.txt", notes="work.txt", max_iterations=1)
@@ -218,12 +251,20 @@ def test_notes_survive_what_brings_the_work_back_and_are_delivered_nowhere(proje
     assert "> 1" in asked(project, 2)
 
 
-def test_restore_leaves_the_notes(project):
+def test_no_verb_takes_notes_for_work_not_even_those_of_the_repository(project, capsys):
+    (project / "n.txt").write_text("0\n")
+    git = ("git", "-c", "user.name=a", "-c", "user.email=a@b")
+    subprocess.run([*git, "add", "."], cwd=project, check=True)
+    subprocess.run([*git, "commit", "-qm", "y"], cwd=project, check=True)
     script = 'echo "$LOOPWRIGHT_ITERATION" >> n.txt; echo "$LOOPWRIGHT_ITERATION" > work.txt'
     run(loop(script, notes="n.txt"), "r", folder=project)
-    assert run_app(["restore", "r", "--iteration", "1", "-C", str(project)]) == 0
-    assert (project / "work.txt").read_text() == "1\n"
-    assert (project / "n.txt").read_text() == "1\n2\n"
+    for words, work in (
+        (["apply", "r", "--iteration", "2"], "2\n"),  # what is there is that work
+        (["restore", "r", "--iteration", "1"], "1\n"),
+        (["fork", "r", "--from", "2", "--as", "s"], "2\n"),
+    ):
+        assert run_app([*words, "-C", str(project)]) == 0, (words, capsys.readouterr().err)
+        assert ((project / "work.txt").read_text(), (project / "n.txt").read_text()) == (work, "0\n1\n2\n")
 
 
 def test_notes_of_our_own_are_kept_beside_the_record(project):
@@ -304,4 +345,5 @@ def test_huge_and_odd_notes_are_shown_in_part(project):
     assert "> HEAD\ufffd" in text
     assert "> ## Goal\n> TAIL" in text
     assert "\x1b" not in text
-    assert len(text.encode()) < 2 * NOTES_BYTES + 500
+    assert NOTES_BYTES <= len(text.encode()) < 2 * NOTES_BYTES + 500
+    assert text.count("x" * 1000) >= 7

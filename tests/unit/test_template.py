@@ -186,6 +186,11 @@ def test_notes_that_lead_out_of_the_workspace_are_refused(tmp_path, value):
     assert said.startswith("loop.toml:4: notes: ")
 
 
+def test_notes_that_would_be_put_back_are_refused(tmp_path):
+    (said,) = problems(tmp_path, f'{LOOP}notes = "progress.txt"\nprotected = ["*.md", "*.txt"]\n')
+    assert said == "loop.toml:4: notes: 'progress.txt' is protected by '*.txt', so it would be put back"
+
+
 def test_notes_in_a_workspace_that_is_none_are_refused(tmp_path):
     loop = Loop("g", agent=work, gates=[good], notes="n.md")
     with pytest.raises(ConfigError, match=r"notes: 'n.md' needs a workspace .* or notes = true"):
