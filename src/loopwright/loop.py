@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import KW_ONLY, asdict, dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +24,7 @@ from loopwright.errors import ConfigError
 from loopwright.places import told
 from loopwright.ports import Agent, Gate
 from loopwright.readers import Fault
-from loopwright.sites import glob_pattern
+from loopwright.sites import names
 from loopwright.template import read_goal, read_template, used
 
 Duration: TypeAlias = float | str
@@ -252,7 +250,9 @@ def assemble(loop: Loop, *, project: Path, path: str, places: Mapping[str, str] 
             faults += [("notes", f"{loop.notes!r} {_DEAD}, or notes = true")] * isinstance(loop.notes, str)
             faults += [("gates", f"{g.name}: clean {_DEAD}") for g in found.gates if g.clean]
         faults += _homeless(loop, mode)
-    faults += _put_back(loop)
+    if isinstance(loop.notes, str):
+        again = (g for g in loop.protected if names(g, loop.notes))
+        faults += [("notes", f"{loop.notes!r} is protected by {g!r}, so it would be put back") for g in again]
     if faults or found.agent is None:
         raise ConfigError(*told(faults, places or {}))
     whole = replace(loop, goal=goal, prompt=prompt).resolved(found.agent, found.improve)
@@ -282,18 +282,6 @@ def _homeless(loop: Loop, mode: Mode) -> list[Fault]:
         faults.append(("start_from", f'"best" {_APART}'))
     if _table(loop.deliver).get("branch") and _table(loop.deliver).get("to") != "branch":
         faults.append(("deliver.branch", 'needs deliver.to = "branch"'))
-    return faults
-
-
-def _put_back(loop: Loop) -> list[Fault]:
-    """Notes that would be put back as protected files each time the agent has written them."""
-    if not isinstance(loop.notes, str):
-        return []
-    name, faults = os.fsencode(loop.notes), []
-    for glob in loop.protected:
-        with suppress(re.error):  # such a glob protects nothing
-            if glob_pattern(os.fsencode(glob)).fullmatch(name):
-                faults.append(("notes", f"{loop.notes!r} is protected by {glob!r}, so it would be put back"))
     return faults
 
 

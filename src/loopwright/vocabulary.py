@@ -36,7 +36,7 @@ from loopwright.readers import (
     unknown,
     wrong,
 )
-from loopwright.sites import branch, commands, inner_folder, inner_path, notes, revision
+from loopwright.sites import branch, commands, glob, inner_folder, inner_path, notes, revision
 from loopwright.units import shown
 
 # Accepted by shape, refused by value: the key, and the values that work in this version. A value that
@@ -298,9 +298,9 @@ TOP: Final[Mapping[str, Read]] = {
     "until": one_of("passed", "limits"),
     "start_from": one_of("last", "best"),
     "if_passing": one_of("run", "finish"),
-    "protected": list_of(text),
+    "protected": list_of(glob),
     "on_tamper": one_of("restore", "block", "ask"),
-    "may_change": list_of(text),
+    "may_change": list_of(glob),
     "known_failures": one_of("allow"),
     "prompt": text,
     "notes": notes,

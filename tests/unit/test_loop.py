@@ -192,6 +192,8 @@ BAD = [
     ({"labels": {"team": 3}}, "labels.team: expected text, got 3"),
     ({"protected": "tests/**"}, "protected: expected a list, got 'tests/**'"),
     ({"workspace": "inplace"}, "workspace.mode: expected one of in_place, worktree, folder, none, got 'inplace'; did you mean 'in_place'?"),
+    ({"protected": ["a", "[z-a]"]}, "protected[1]: '[z-a]' is no glob: bad character range z-a"),
+    ({"may_change": ["[z-a]"]}, "may_change[0]: '[z-a]' is no glob: bad character range z-a"),
     ({"workspace": {"base": "--all"}}, "workspace.base: '--all' is no commit, branch or tag"),
     ({"workspace": {"link": ["/etc"]}}, "workspace.link[0]: '/etc' is not a path inside the project folder, such as 'node_modules'"),
     ({"workspace": {"setup": ["make", 3]}}, "workspace.setup[1]: expected text, got 3"),
