@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from loopwright import prompt as prompts
-from loopwright.agents import failures
+from loopwright.agents import failures, patterns
+from loopwright.agents.patterns import Rule
 from loopwright.argv import words
 from loopwright.core.values import UNKNOWN_USAGE, Attempt, Failed, Result, Usage, Worked
 from loopwright.errors import ConfigError, NotStartable
@@ -70,6 +71,7 @@ def command(
     result: Literal["auto", "none"] = "auto",
     linger: float = 10.0,
     env: tuple[str, ...] = (),
+    errors: tuple[dict[str, Any], ...] = (),
 ) -> Agent:
     """An agent that is this command; never a shell.
 
@@ -77,7 +79,8 @@ def command(
     `{prompt}` stands instead, if it does). `{prompt_file}` in a word is the file's path in every
     mode; LOOPWRIGHT_PROMPT_FILE always names it. `result = "auto"` reads the last line of stdout
     that is a JSON object with `"type": "result"`; after it the process has `linger` seconds to end.
-    `env` names variables it may see. ConfigError for what is no command.
+    `env` names variables it may see. `errors` are rows of `{kind, pattern}` that say what its error texts mean, before
+    the table of `patterns`. ConfigError for what is no command or no such row.
     """
     argv = words(run)
     if not isfinite(linger) or linger < 0:
@@ -86,10 +89,10 @@ def command(
         raise ConfigError(
             f'prompt is "stdin", "file" or "arg" and result "auto" or "none", not {prompt}, {result}'
         )
-    reading = result == "auto"
+    reading, own = result == "auto", patterns.own(errors)
     return Agent(
         name=Path(argv[0]).name,
-        call=partial(_call, argv, prompt, linger if reading else None),
+        call=partial(_call, argv, prompt, linger if reading else None, own),
         probe=partial(probe, argv),
         keys=tuple(env),
     )
@@ -123,7 +126,12 @@ def _nearest(program: str, path: str, root: Path) -> str:
 
 
 async def _call(
-    argv: tuple[str, ...], way: Prompt, linger_s: float | None, attempt: Attempt, place: Place
+    argv: tuple[str, ...],
+    way: Prompt,
+    linger_s: float | None,
+    own: tuple[Rule, ...],
+    attempt: Attempt,
+    place: Place,
 ) -> Worked | Failed:
     """One attempt: write the prompt down, run the command, read how it went."""
     text = place.redact.text(prompts.prompt(attempt))
@@ -159,7 +167,7 @@ async def _call(
     except NotStartable as error:
         return Failed(kind="permanent", message=str(error))
     said = None if linger_s is None else last_result(end)
-    return outcome(end, said, idle_s=place.idle_s, now=datetime.now().astimezone())
+    return outcome(end, said, idle_s=place.idle_s, now=datetime.now().astimezone(), own=own)
 
 
 def _write(text: str, feedback: str, folder: Path) -> dict[str, Path]:
@@ -184,10 +192,12 @@ def _arguments(argv: tuple[str, ...], way: Prompt, text: str, path: str) -> tupl
     return full if way != "arg" or placed else (*full, text)
 
 
-def outcome(end: Exit, said: Said | None, *, idle_s: float | None, now: datetime) -> Worked | Failed:
-    """What an ended command comes to; `now`, in the local zone, is for clock times its errors name."""
+def outcome(
+    end: Exit, said: Said | None, *, idle_s: float | None, now: datetime, own: tuple[Rule, ...] = ()
+) -> Worked | Failed:
+    """What an ended command comes to; `now`, in the local zone, is for clock times its errors name; `own`: user's rules."""
     cut = end.ended in {"timeout", "idle"}
-    bad = None if said is None else _reported(end, said, now)
+    bad = None if said is None else _reported(end, said, now, own)
     if bad is not None and not (cut and bad.kind == "unknown"):  # being ended makes some report an error
         return bad
     if cut:
@@ -195,7 +205,7 @@ def outcome(end: Exit, said: Said | None, *, idle_s: float | None, now: datetime
         return Worked(result=_result(end, said), timed_out=True, degraded=quiet)
     ended_well = end.code == 0 or end.ended == "lingered"
     if not ended_well and (said is None or not said.good):
-        return _unexplained(end, said, now)
+        return _unexplained(end, said, now, own)
     wrong = [said.cut] if said is not None and said.cut else []
     wrong += [] if ended_well else [failures.status(end.code, end.signal)]
     wrong += [end.log_problem] if end.log_problem else []
@@ -203,12 +213,14 @@ def outcome(end: Exit, said: Said | None, *, idle_s: float | None, now: datetime
     return Worked(result=_result(end, said), degraded="; ".join(wrong) or None)
 
 
-def _reported(end: Exit, said: Said, now: datetime) -> Failed | None:
+def _reported(end: Exit, said: Said, now: datetime, own: tuple[Rule, ...]) -> Failed | None:
     """The failure the result line itself reports, whatever the exit code."""
     if said.error:
-        failure = failures.classify(said.error, now)
+        failure = failures.classify(said.error, now, own=own)
         if failure.kind == "unknown" and end.code:
-            failure = failures.of_exit(end.code, end.signal, end.stderr.decode(errors="replace"), now)
+            failure = failures.of_exit(
+                end.code, end.signal, end.stderr.decode(errors="replace"), now, own=own
+            )
         message = failure.message if failure.kind != "unknown" else f"it reports an error: {said.error}"
         return Failed(
             kind=failure.kind,
@@ -225,10 +237,10 @@ def _reported(end: Exit, said: Said, now: datetime) -> Failed | None:
     return None
 
 
-def _unexplained(end: Exit, said: Said | None, now: datetime) -> Failed:
+def _unexplained(end: Exit, said: Said | None, now: datetime, own: tuple[Rule, ...]) -> Failed:
     """The failure of a command that ended badly and brought no good result."""
     stderr = end.stderr.decode(errors="replace")
-    failure = failures.of_exit(end.code, end.signal, stderr, now)
+    failure = failures.of_exit(end.code, end.signal, stderr, now, own=own)
     usage = said.usage if said else UNKNOWN_USAGE
     kind, message = failure.kind, failure.message
     if kind == "unknown" and usage.turns == 0:
