@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, Literal, TypeAlias
 
+from loopwright.argv import words
 from loopwright.errors import ConfigError
 from loopwright.ports import Gate, Place
 from loopwright.readers import hint
@@ -163,7 +164,20 @@ def gate_of_command(argv: tuple[str, ...]) -> Gate | None:
         gate.probe(place)
         return f"{shlex.join((resolve(argv[0], place), *argv[1:]))} (as the gate {use})"
 
-    return replace(gate, probe=probe)
+    return replace(gate, probe=probe, commands=(argv,))
+
+
+def typed(use: str, options: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
+    """The command lines that a gate with these options runs, as a person would type them; none where it runs none."""
+    run, args = options.get("run"), tuple(options.get("args") or ())
+    start = words(run) if run else _TYPED.get(use)
+    if start is None:
+        return ()
+    python = (("python", "-m", *start, *args),) if start[0] == "pytest" else ()
+    return ((*start, *args), *python)
+
+
+_TYPED: Final[Mapping[str, tuple[str, ...]]] = {"pytest": ("pytest",), "ruff": ("ruff", "check")}
 
 
 def nameless(kind: Kind, name: str, why: str = "") -> str:

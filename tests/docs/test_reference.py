@@ -40,10 +40,11 @@ from loopwright.gates.junit import junit
 from loopwright.hosts.deliver import PATTERN
 from loopwright.loop import Loop
 from loopwright.names import BUILT_IN, LATER_TOOLS, LATER_WORDS, builtin
+from loopwright.options import converted, parameters
 from loopwright.ports import Gate
 from loopwright.process_tree import MARK
 from loopwright.readers import thawed
-from loopwright.registry import converted, parameters, resolve_agent, resolve_gate
+from loopwright.registry import resolve_agent, resolve_gate
 from loopwright.workspace.runners import KINDS
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -13,9 +13,10 @@ import pytest
 from loopwright.core.judge import Rule
 from loopwright.core.values import Worked
 from loopwright.errors import ConfigError
+from loopwright.options import converted, is_factory
 from loopwright.ports import Gate
 from loopwright.references import imported
-from loopwright.registry import converted, is_factory, plugins, resolve, resolve_agent, resolve_gate
+from loopwright.registry import plugins, resolve, resolve_agent, resolve_gate
 
 NAMES = iter(range(10_000))
 MODULE = '''
