@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from loopwright.agents.command import Said, command, last_result, outcome, read
+from loopwright.agents._said import Said, last_result, outcome, read
+from loopwright.agents.command import command
 from loopwright.core.values import Attempt, Failed, Feedback, Left, Usage, Worked
 from loopwright.errors import ConfigError, NotStartable
 from loopwright.ports import Place

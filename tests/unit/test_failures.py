@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-
 from loopwright.agents.failures import classify, of_exit
 from loopwright.agents.patterns import RULES, Rule
 

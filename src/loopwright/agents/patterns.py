@@ -261,12 +261,14 @@ def _varies(tree: Any) -> bool:
 
 
 def _wide(tree: Any) -> bool:
-    """Whether a repeated part takes nearly any character: a dot, a negated set, `\\w`, `\\S`."""
+    """Whether a repeated part takes nearly any character: a dot, a negated set, all of a word."""
     for op, value in tree:
         match str(op):
             case "ANY" | "NOT_LITERAL":
                 return True
-            case "IN" if any(str(kind) == "NEGATE" or "NOT" in str(v) or "WORD" in str(v) for kind, v in value):
+            case "IN" if any(
+                str(kind) == "NEGATE" or "NOT" in str(v) or "WORD" in str(v) for kind, v in value
+            ):
                 return True
             case "SUBPATTERN" if _wide(value[-1]):
                 return True

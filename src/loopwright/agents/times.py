@@ -20,15 +20,12 @@ TOLERANCE: Final = timedelta(minutes=15)  # a clock time so long ago is a late m
 
 _DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_ZONES: Final = {  # hours from UTC, as makers mean them; those that are places too follow the place's clock
-    **{"PST": -8, "PDT": -7, "MST": -7, "MDT": -6, "CST": -6, "CDT": -5, "EST": -5, "EDT": -4},
-    **{"BST": 1, "CET": 1, "CEST": 2, "EET": 2, "EEST": 3, "IST": 5.5, "JST": 9, "KST": 9, "SGT": 8},
-    **{"AEST": 10, "AEDT": 11},
-}
-_PLACES: Final = {
-    **{"PT": "America/Los_Angeles", "MT": "America/Denver", "CT": "America/Chicago", "ET": "America/New_York"},
-    **{"PACIFIC": "America/Los_Angeles", "EASTERN": "America/New_York", "CENTRAL": "America/Chicago"},
-}
+# Hours from UTC, as makers mean these letters.
+_WEST: Final = {"PST": -8, "PDT": -7, "MST": -7, "MDT": -6, "CST": -6, "CDT": -5, "EST": -5, "EDT": -4}
+_EAST: Final = {"BST": 1, "CET": 1, "CEST": 2, "EET": 2, "EEST": 3, "IST": 5.5, "SGT": 8, "JST": 9, "KST": 9}
+_ZONES: Final = _WEST | _EAST
+_COAST: Final = "America/Los_Angeles"
+_PLACES: Final = {"PT": _COAST, "PACIFIC": _COAST, "ET": "America/New_York", "EASTERN": "America/New_York"}
 _OFFSET: Final = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?(\d\d))?")
 
 _AGAIN: Final = (  # what announces a time: what comes back then
@@ -79,7 +76,7 @@ _CLOCK: Final = re.compile(
     r"(?:(?<=\s)(?P<day>\d{1,2})(?!\d|:|\s*[ap]\.?m\b)(?:st|nd|rd|th)?\b,?\s*)?(?:(?:de )?(?P<year>20\d\d)\b,?\s*)?(?:at\s+)?)?"
     r"(?:(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?(?::\d\d)?\s*(?:(?P<half>[ap])\.?m\b)?\.?)?"
     r"(?:\s*\((?P<zone>[^()\n]{1,64})\)|\s*(?P<bare>(?:UTC|GMT)[+-]\d{1,2}(?::?\d\d)?|[A-Z][a-z]+(?:/[A-Za-z_+-]+){1,2}"
-    r"|(?-i:[A-Z]{1,4}T|UTC|PACIFIC|Pacific|Eastern|Central)\b))?",
+    r"|(?-i:[A-Z]{1,4}T|UTC|PACIFIC|Pacific|Eastern)\b))?",
     re.IGNORECASE,
 )
 
@@ -132,9 +129,7 @@ def _date_of(text: str, read: Callable[[str], datetime]) -> datetime | None:
 
 
 def _iso(found: re.Match[str], now: datetime) -> tuple[float | None, str]:
-    at = _date_of(
-        f"{found['date'].replace('/', '-')}T{found['clock'] or '00:00'}", datetime.fromisoformat
-    )
+    at = _date_of(f"{found['date'].replace('/', '-')}T{found['clock'] or '00:00'}", datetime.fromisoformat)
     zone = _zone(found["zone"] or "UTC", now)
     if at is None or zone is None:
         return None, "" if at is None else _unread(found["zone"])
