@@ -3,11 +3,12 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11 pytho
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test test-tools check bench bench-peers soak fmt clean
+.PHONY: help demo test test-tools test-agents check bench bench-peers soak fmt clean
 help:
 	@echo "make demo    watch a loop repair a small program (offline, under a minute)"
 	@echo "make test    run the tests        make check   format, lint, types, import contracts"
 	@echo "make test-tools   loops on other people's projects with their tools (needs npm and a package index)"
+	@echo "make test-agents  loops with the real Claude Code, Codex, opencode and aider, offline (needs npm and a package index)"
 	@echo "make bench   measure the speed    make bench-peers   measure it beside other engines"
 	@echo "make clean   remove what these made"
 	@echo "make soak    crash and power-loss tests at full size (a quarter of an hour; LOOPWRIGHT_SOAK=0.1 for a tenth)"
@@ -44,6 +45,13 @@ RELEASES := boltons==26.2.0 cachetools==8.0.2
 
 test-tools: .venv/tools/made
 	$(BIN)/python -m pytest tests/tools -n 2
+
+.venv/agents/made: .venv/dev requirements/agents.txt tests/agents_real/package.json tests/agents_real/install.py
+	$(BIN)/python tests/agents_real/install.py
+	@touch $@
+
+test-agents: .venv/agents/made
+	$(BIN)/python -m pytest tests/agents_real -n 3 --dist worksteal
 
 soak: .venv/dev
 	$(BIN)/python tests/crash/soak.py

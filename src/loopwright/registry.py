@@ -23,6 +23,7 @@ from loopwright.names import (
     LATER_TOOLS,
     LATER_WORDS,
     Kind,
+    agent_of_command,
     builtin,
     factory,
     gate_of_command,
@@ -214,8 +215,10 @@ def _said(kind: Kind, value: str, where: Where) -> object:
         if re.match(r"[A-Za-z_]\w*=", program):
             raise wrong(f"{program!r} is no program; to set a variable for a command, write env {value}")
         raise wrong(nameless(kind, program, f" and no program {program!r} is on PATH"))
-    gate = gate_of_command(words(value)) if kind == "gates" else None
-    return gate or _product(kind, "command", builtin(BUILT_IN[kind]["command"]), {"run": value})
+    known = gate_of_command if kind == "gates" else agent_of_command
+    return known(words(value)) or _product(
+        kind, "command", builtin(BUILT_IN[kind]["command"]), {"run": value}
+    )
 
 
 def _product(

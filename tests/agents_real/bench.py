@@ -1,0 +1,141 @@
+"""The bench: a project, a scratch home, a scripted server for models, and one real CLI that loopwright loops.
+
+Rule: nothing is simulated but the model. Everything the CLI may reach is on loopback: its home and its folders for
+configuration are new, its key is no key, and the proxies that it is told of are a port nobody listens on.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+for folder in ("cli", "llm"):
+    sys.path.append(str(HERE.parent / folder))
+
+from dialects import Dialect, Turn
+from fakellm import Fake
+from stage import Stage
+
+AGENTS = ROOT / ".venv" / "agents"
+DEAD = "http://127.0.0.1:9"  # the port of the discard service: nobody listens
+KEY = "sk-not-a-key"
+
+WRONG = "def add(a, b):\n    return a - b\n"
+RIGHT = "def add(a, b):\n    return a + b\n"
+TESTS = "from calc import add\n\n\ndef test_add():\n    assert add(2, 3) == 5\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One adapter: how a loop file names it, what its CLI needs, how its model talks, what it can do."""
+
+    name: str
+    program: str
+    dialect: Dialect
+    agent: dict[str, Any]  # as the table `agent = {…}` of a loop file
+    setting: Callable[[str, Path], dict[str, str]]  # (server, home): variables; may write files into the home
+    can: frozenset[str] = frozenset()  # shell, deny, session, cut, limits: see the scenarios
+    keys: tuple[str, ...] = ()  # variables that an agent without an adapter must be given by name
+    by_hand: dict[str, Any] = field(default_factory=dict)  # the same CLI as a plain command
+
+
+def missing(row: Row) -> str:
+    """Why this CLI cannot be tried, or nothing."""
+    if (AGENTS / "bin" / row.program).exists():
+        return ""
+    note = AGENTS / f"{row.program}.failed"
+    return note.read_text().strip() if note.exists() else "it is not installed: make test-agents"
+
+
+@dataclass
+class Bench:
+    """One CLI beside one scripted server."""
+
+    row: Row
+    stage: Stage
+    home: Path
+    fake: Fake
+    mark: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @classmethod
+    def made(cls, row: Row, tmp_path: Path, fake: Fake) -> Bench:
+        """A project whose one test fails, committed, and an empty home."""
+        stage = Stage.made(tmp_path)
+        bench = cls(row, stage, tmp_path / "home", fake)
+        bench.home.mkdir()
+        stage.write("calc.py", WRONG)
+        stage.write("test_calc.py", TESTS)
+        for argv in (("init", "-q", "-b", "main"), ("add", "-A"), ("commit", "-qm", "it is wrong")):
+            stage.git(*argv)
+        stage.env = bench.environment(fake.url)
+        return bench
+
+    def environment(self, server: str) -> dict[str, str]:
+        """All that loopwright, and so the CLI, is given."""
+        path = [AGENTS / "bin", Path(sys.executable).parent, *os.environ["PATH"].split(":")]
+        home = str(self.home)
+        proxies = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+        return {
+            **dict.fromkeys((*proxies, *(name.lower() for name in proxies)), DEAD),
+            **dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost"),
+            "PATH": ":".join(map(str, path)),
+            "LANG": "C.UTF-8",
+            "NO_COLOR": "1",
+            "TERM": "dumb",
+            "HOME": home,
+            "XDG_CONFIG_HOME": f"{home}/.config",
+            "XDG_DATA_HOME": f"{home}/.local/share",
+            "XDG_STATE_HOME": f"{home}/.local/state",
+            "XDG_CACHE_HOME": f"{home}/.cache",
+            "IS_SANDBOX": "1",
+            "BENCH_MARK": self.mark,
+            "PYTHONDONTWRITEBYTECODE": "1",
+            **self.row.setting(server, self.home),
+        }
+
+    def script(self, *turns: Turn, **rest: Any) -> None:
+        """What the model says from now on."""
+        from fake_script import Script
+
+        self.fake.script = Script({"turns": list(turns), "sides": list(self.row.dialect.sides), **rest}, {})
+
+    def mends(self, old: str = WRONG, new: str = RIGHT) -> list[Turn]:
+        """The turns of an attempt that writes `new` over `old` in calc.py."""
+        change = self.row.dialect.change(str(self.stage.folder), "calc.py", old, new)
+        return self.row.dialect.attempt(change)
+
+    def shells(self, *commands: str) -> list[Turn]:
+        """The turns of an attempt that runs these commands."""
+        assert self.row.dialect.shell is not None
+        return self.row.dialect.attempt(*(self.row.dialect.shell(command) for command in commands))
+
+    def asked(self) -> list[dict[str, Any]]:
+        """The requests that took a turn of the script."""
+        return [e for e in self.fake.entries if str(e.get("answer", "")).startswith(("turn", "repeat", "exh"))]
+
+    def alive(self) -> list[str]:
+        """The command lines of processes that still carry this bench's mark."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdecimal():
+                with suppress(OSError):
+                    if f"BENCH_MARK={self.mark}".encode() in (entry / "environ").read_bytes().split(b"\0"):
+                        words = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                        found.append(f"{entry.name} {words}")
+        return found
+
+    def ended(self, seconds: float) -> list[str]:
+        """What is still alive after so long; returns as soon as nothing is."""
+        end = time.monotonic() + seconds
+        while (left := self.alive()) and time.monotonic() < end:
+            time.sleep(0.02)
+        return left

@@ -1,0 +1,121 @@
+"""The adapters that are tried, one row each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from bench import KEY, Row
+from dialects import AIDER, CLAUDE, CODEX, OPENCODE
+
+QUIET = {"DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
+
+
+def _claude(server: str, home: Path) -> dict[str, str]:
+    return {
+        "ANTHROPIC_BASE_URL": server,
+        "ANTHROPIC_API_KEY": KEY,
+        "CLAUDE_CONFIG_DIR": f"{home}/claude",
+        **QUIET,
+    }
+
+
+def _codex(server: str, home: Path) -> dict[str, str]:
+    folder = home / "codex"
+    folder.mkdir(exist_ok=True)
+    (folder / "config.toml").write_text(
+        'model_provider = "fake"\ncheck_for_update_on_startup = false\n'
+        "[analytics]\nenabled = false\n"
+        f'[model_providers.fake]\nname = "fake"\nbase_url = "{server}/v1"\nenv_key = "OPENAI_API_KEY"\n'
+        'wire_api = "responses"\n'
+    )
+    return {"CODEX_HOME": str(folder), "OPENAI_API_KEY": KEY}
+
+
+def _opencode(server: str, home: Path) -> dict[str, str]:
+    folder = home / ".config" / "opencode"
+    folder.mkdir(parents=True, exist_ok=True)
+    model = {
+        "tool_call": True,
+        "limit": {"context": 128_000, "output": 8000},
+        "cost": {"input": 1, "output": 2},
+    }
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "options": {"baseURL": f"{server}/v1", "apiKey": KEY},
+        "models": {"fake-model": model},
+    }
+    config = {
+        "autoupdate": False,
+        "share": "disabled",
+        "model": "fake/fake-model",
+        "small_model": "fake/fake-model",
+        "provider": {"fake": provider},
+    }
+    (folder / "opencode.json").write_text(json.dumps(config))
+    return dict.fromkeys(
+        ("OPENCODE_DISABLE_AUTOUPDATE", "OPENCODE_DISABLE_MODELS_FETCH", "OPENCODE_DISABLE_LSP_DOWNLOAD"), "1"
+    )
+
+
+def _aider(server: str, _home: Path) -> dict[str, str]:
+    return {"OPENAI_API_BASE": f"{server}/v1", "OPENAI_API_KEY": KEY}
+
+
+ROWS = (
+    Row(
+        name="claude",
+        program="claude",
+        dialect=CLAUDE,
+        agent={"use": "claude", "model": "claude-sonnet-4-5"},
+        setting=_claude,
+        keys=("ANTHROPIC_API_KEY",),
+        by_hand={
+            "run": "claude -p --output-format stream-json --verbose --model claude-sonnet-4-5 --permission-mode bypassPermissions"
+        },
+        can=frozenset({"shell", "deny", "session", "cut", "limits"}),
+    ),
+    Row(
+        name="codex",
+        program="codex",
+        dialect=CODEX,
+        agent={"use": "codex", "model": "gpt-5.5"},
+        setting=_codex,
+        keys=("OPENAI_API_KEY",),
+        by_hand={
+            "run": "codex exec --json --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox -m gpt-5.5 -"
+        },
+        can=frozenset({"shell", "session", "limits"}),
+    ),
+    Row(
+        name="opencode",
+        program="opencode",
+        dialect=OPENCODE,
+        agent={"use": "opencode", "model": "fake/fake-model"},
+        setting=_opencode,
+        by_hand={"run": "opencode run --format json --auto", "prompt": "arg"},
+        can=frozenset({"shell", "deny", "session", "cut", "limits"}),
+    ),
+    Row(
+        name="aider",
+        program="aider",
+        dialect=AIDER,
+        agent={"use": "aider", "model": "openai/gpt-4o"},
+        setting=_aider,
+        keys=("OPENAI_API_KEY",),
+        by_hand={
+            "run": "aider --model openai/gpt-4o --edit-format diff --message-file {prompt_file} --yes-always --no-pretty --no-stream"
+            " --no-check-update --analytics-disable --no-show-model-warnings --no-gitignore --no-detect-urls --map-tokens 0"
+            " --no-auto-commits --no-dirty-commits calc.py",
+            "prompt": "file",
+        },
+    ),
+    Row(
+        name="acp",
+        program="opencode",
+        dialect=OPENCODE,
+        agent={"use": "acp", "run": "opencode acp"},
+        setting=_opencode,
+        can=frozenset({"shell", "deny", "session", "cut"}),
+    ),
+)
