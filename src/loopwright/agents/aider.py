@@ -249,8 +249,10 @@ def _usage(lines: list[str], answers: list[int], model: str | None, end: Exit) -
     """What the answers used; tokens are unknown where lines were left out, the cost is that of the last line."""
     costs = [found["session"] for line in lines if (found := _COST.fullmatch(line))]
     cost = dollars(float(costs[-1])) if costs and costs[-1].count(".") <= 1 else None
-    if end.stdout_bytes > len(end.stdout) or not answers:
-        return Usage(cost_usd=cost, model=model, turns=None if answers else 0)
+    if not answers:
+        return Usage(cost_usd=0.0, tokens=0, turns=0, model=model)  # nothing was answered
+    if end.stdout_bytes > len(end.stdout):
+        return Usage(cost_usd=cost, model=model)
     parts = [Parts.of(found) for at in answers if (found := _TOKENS.match(lines[at]))]
     return Usage(
         cost_usd=cost or None,
