@@ -120,7 +120,9 @@ class Bench:
 
     def asked(self) -> list[dict[str, Any]]:
         """The requests that took a turn of the script."""
-        return [e for e in self.fake.entries if str(e.get("answer", "")).startswith(("turn", "repeat", "exh"))]
+        return [
+            e for e in self.fake.entries if str(e.get("answer", "")).startswith(("turn", "repeat", "exh"))
+        ]
 
     def alive(self) -> list[str]:
         """The command lines of processes that still carry this bench's mark."""

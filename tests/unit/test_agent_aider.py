@@ -79,12 +79,8 @@ def test_what_the_samples_come_to(name):
         usage, said = found.result.usage, found.result.summary
         was = "timed out" if found.timed_out else "worked"
     assert was == kind
-    assert (usage.input_tokens, usage.output_tokens, usage.turns, usage.cost_usd) == (
-        taken,
-        given,
-        turns,
-        None,
-    )
+    assert (usage.input_tokens, usage.output_tokens, usage.turns) == (taken, given, turns)
+    assert usage.cost_usd == (0.0 if turns == 0 else None)  # what was not answered costs nothing
     assert usage.model in {"openai/fake-model", None}
     assert said.startswith(words)
 
