@@ -40,7 +40,7 @@ def test_what_makers_say(row):
 
 def test_every_row_of_the_table_of_patterns_is_said_by_somebody():
     said = {(row["kind"], row["why"]) for row in rows()}
-    assert {(rule.kind, rule.why) for rule in RULES} - said == {("permanent", "the command line")}
+    assert {(rule.kind, rule.why) for rule in RULES} <= said
 
 
 FALSE_FRIENDS = """
@@ -80,6 +80,15 @@ warning: 402 lines are longer than 80 characters
 the account page shows the plan
 npm warn deprecated request@2.88.2
 session limit = 5
+SyntaxError: invalid token
+unexpected EOF while looking for matching quote
+test_token_expired PASSED
+test_permission_error PASSED
+DeprecationWarning: The model 'claude-3' is deprecated and will reach end of life
+401
+500
+reset_usage() resets the usage of a counter
+limits.py resets in teardown
 """.strip().splitlines()
 
 

@@ -29,7 +29,7 @@ _PLACES: Final = {"PT": _COAST, "PACIFIC": _COAST, "ET": "America/New_York", "EA
 _OFFSET: Final = re.compile(r"(?:UTC|GMT)?([+-])(\d{1,2})(?::?(\d\d))?")
 
 _AGAIN: Final = (  # what announces a time: what comes back then
-    r"\b(?:resets?|renews?|refresh(?:es)?|(?:try|available|back|retry)(?: it)?(?: again)?|wait|until|regain(?: \w+)? access|restored|lifted|unlocks?)"
+    r"\b(?:resets?|renews?|refresh(?:es)?|(?:try|available|back|retry)(?: it)?(?: again)?|wait|until|regain(?: \w+)? access|restored|lifted|refills?|allowed|unlocks?)"
 )
 _AFTER: Final = re.compile(
     r"retry[-_ ]?after(?P<ms>[-_ ]?(?:ms|milliseconds))?(?:[-_ ]?s(?:ec(?:ond)?s?)?)?[\"']?\s*"
@@ -43,7 +43,7 @@ _FIELD: Final = re.compile(  # a length in seconds, as a field: of the two that 
     re.IGNORECASE,
 )
 _EPOCH: Final = re.compile(
-    r"(?:\||(?:reset|retry|available|until)[a-z_-]{0,40}(?:\s(?:at|on))?[\"']?\s*[:=\s]\s*[\"']?)(?P<n>\d{10}(?:\d{3})?)(?:\.\d+)?\b",
+    r"(?:\||(?:reset|retry|available|until|lifted|allowed)[a-z_-]{0,40}(?:\s(?:at|on))?[\"']?\s*[:=\s]\s*[\"']?)(?P<n>\d{10}(?:\d{3})?)(?:\.\d+)?\b",
     re.IGNORECASE,
 )
 _ISO: Final = re.compile(
@@ -56,13 +56,13 @@ _UNIT: Final = (
     r"(?:ms|milli[a-z]*|s(?:ec[a-z]*)?|m(?:in[a-z]*)?|h(?:(?:ou)?rs?)?|d(?:ays?)?|w(?:eeks?)?)(?![a-z])"
 )
 _WORDS: Final = re.compile(  # a number as a word
-    r"\b(?P<half>half (?:an? )?)?(?P<word>an?|one|two|three|four|five|six|seven|eight|nine|ten|few)(?=\s+(?:more )?(?:sec|min|hour|day|week))"
+    r"\b(?P<half>half (?:an? )?)?(?P<word>(?:an? )?(?:couple of|few)|an?|one|two|three|four|five|six|seven|eight|nine|ten)(?=\s+(?:more )?(?:sec|min|hour|day|week))"
     r"|\bhalf an(?= hour)",
     re.IGNORECASE,
 )
 _NUMBERS: Final = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _LENGTH: Final = re.compile(
-    r"(?:\bwait\s+(?:for\s+)?(?:at least\s+)?|\b(?:try again|retry|wait|available|resets?|back)\b[^.;\n\d]{0,24}?(?:\b(?:in|after|for)\s+|\bwait\s+)"
+    r"(?:\bwait\s+(?:for\s+)?(?:at least\s+)?|\b(?:try again|retry|wait|available|resets?|back|allowed)\b[^.;\n\d]{0,24}?(?:\b(?:in|after|for)\s+|\bwait\s+)"
     r"|(?:retry_?delay|retry_in|retry[-_ ]?after|ratelimit-reset[a-z-]{0,40})[\"']?\s*[:=]\s*[\"']?)(?:about\s+|approximately\s+|~\s?)?"
     r"(?!20\d\d-\d\d-)(?P<parts>\d+(?:\.\d+)?(?!\d*[:/])"
     rf"(?:\s*{_UNIT}|(?!\w))(?:(?:,?\s+|,?\s+and\s+)?\d+(?:\.\d+)?\s*{_UNIT})*)(?!\s*[ap]\.?m\b)",
@@ -71,7 +71,7 @@ _LENGTH: Final = re.compile(
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.IGNORECASE)
 _CLOCK: Final = re.compile(
     rf"{_AGAIN}(?: (?:at|on|next|will be|access))*[:\s]+"
-    r"(?:(?P<day1>\d{1,2})(?:st|nd|rd|th)?\s+(?:de |of )?(?=[A-Z]{3}))?"
+    r"(?:(?:on )?(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6}\.?,? (?=[A-Z]{3,9}\.? \d{1,2}\b|\d{1,2} [A-Z]{3}))?(?:(?P<day1>\d{1,2})(?:st|nd|rd|th)?\s+(?:de |of )?(?=[A-Z]{3}))?"
     r"(?:(?P<word>[A-Z][a-z]{2,8})\.?,?\s*"
     r"(?:(?<=\s)(?P<day>\d{1,2})(?!\d|:|\s*[ap]\.?m\b)(?:st|nd|rd|th)?\b,?\s*)?(?:(?:de )?(?P<year>20\d\d)\b,?\s*)?(?:at\s+)?)?"
     r"(?:(?P<hour>\d{1,2})(?::(?P<minute>\d\d))?(?::\d\d)?\s*(?:(?P<half>[ap])\.?m\b)?\.?)?"
@@ -103,7 +103,7 @@ def wait(line: str, now: datetime) -> tuple[float | None, str]:
         return bounded(_length(found["parts"])), ""
     for found in _CLOCK.finditer(_named(line)):
         word = (found["word"] or "").lower()[:3]
-        dated = word in _DAYS or (word in _MONTHS and (found["day"] or found["day1"]))
+        dated = word in {*_DAYS, "tom"} or (word in _MONTHS and (found["day"] or found["day1"]))
         if found["half"] or found["minute"] or (dated and not found["hour"]):
             return _clock(found, now)
     return None, ""
@@ -143,7 +143,8 @@ def _unread(zone: str) -> str:
 def _figure(found: re.Match[str]) -> str:
     """A number word as a figure: `an hour` is 1 hour, `half an hour` 0.5."""
     word = (found["word"] or "an").lower()
-    number = float(_NUMBERS.index(word) + 1 if word in _NUMBERS else 3 if word == "few" else 1)
+    several = 2 if "couple" in word else 3 if "few" in word else 1
+    number = float(_NUMBERS.index(word) + 1 if word in _NUMBERS else several)
     return f"{number / 2 if found[0].lower().startswith('half') else number:g}"
 
 
