@@ -44,7 +44,8 @@ async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
         asked = replacing.replace(asked, left=replace(asked.left, budget_usd=most), reserve_usd=aside.usd)
     if run.notes:
         asked = await asyncio.to_thread(prompting.with_notes, run, asked)
-        place = _place(run, agent, asked)
+        if asked.notes is not None:
+            place = replace(place, env={**place.env, "LOOPWRIGHT_NOTES_FILE": asked.notes.file})
     outside = await _outside(run) if run.watched else {}
     started = ev.AttemptStarted(
         iteration=asked.iteration,
@@ -284,7 +285,6 @@ def _marks(asked: Attempt, folder: Path) -> dict[str, str]:
         "LOOPWRIGHT_KEY": asked.key,
         "LOOPWRIGHT_BEST_SCORE": "" if asked.best is None else f"{asked.best.score:.4f}",
         "LOOPWRIGHT_ARTIFACTS": str(folder),
-        **({"LOOPWRIGHT_NOTES_FILE": asked.notes.file} if asked.notes is not None else {}),
     }
 
 

@@ -367,6 +367,11 @@ def test_the_options_of_the_command_agent():
     check_options(table("configuration", "The command agent"), "command", command_agent)
 
 
+def test_the_options_of_the_adapters():
+    for name in sections("agents"):
+        check_options(table("agents", f"`{name}`"), name, builtin(BUILT_IN["agents"][name]))
+
+
 def test_every_gate_has_its_section():
     assert sorted(name for page in GATE_PAGES for name in sections(page)) == sorted(GATES)
 

@@ -14,6 +14,7 @@ from math import inf
 from typing import Any, Final
 
 from loopwright.agents import failures
+from loopwright.agents.patterns import Rule
 from loopwright.core.values import UNKNOWN_USAGE, Failed, Result, Usage, Worked
 from loopwright.prompt import clean, fit
 from loopwright.supervise import Exit
@@ -61,14 +62,21 @@ class Said:
 
 
 def outcome(
-    end: Exit, said: Said | None, *, idle_s: float | None, now: datetime, why: str = "", prose: bool = True
+    end: Exit,
+    said: Said | None,
+    *,
+    idle_s: float | None,
+    now: datetime,
+    why: str = "",
+    prose: bool = True,
+    own: tuple[Rule, ...] = (),
 ) -> Worked | Failed:
     """What an ended command comes to; `now`, in the local zone, is for clock times its errors name.
 
-    `why` it was cut, where its reader had it ended; `prose`: its stdout is for people to read.
+    `why` it was cut, where its reader had it ended; `prose`: its stdout is for people to read. `own`: the user's rules.
     """
     cut = end.ended in {"timeout", "idle", "cut"}
-    bad = None if said is None else _reported(end, said, now)
+    bad = None if said is None else _reported(end, said, now, own)
     if bad is not None and not (cut and bad.kind == "unknown"):  # being ended makes some report an error
         return bad
     if cut:
@@ -76,7 +84,7 @@ def outcome(
         return Worked(result=_result(end, said, prose=prose), timed_out=True, degraded=quiet)
     ended_well = end.code == 0 or end.ended == "lingered"
     if not ended_well and (said is None or not said.good):
-        return _unexplained(end, said, now, prose=prose)
+        return _unexplained(end, said, now, own, prose=prose)
     wrong = [word for word in (said.cut, said.bound) if word] if said is not None else []
     wrong += [] if ended_well else [failures.status(end.code, end.signal)]
     wrong += [end.log_problem] if end.log_problem else []
@@ -84,12 +92,14 @@ def outcome(
     return Worked(result=_result(end, said, prose=prose), degraded="; ".join(wrong) or None)
 
 
-def _reported(end: Exit, said: Said, now: datetime) -> Failed | None:
+def _reported(end: Exit, said: Said, now: datetime, own: tuple[Rule, ...]) -> Failed | None:
     """The failure the result line itself reports, whatever the exit code."""
     if said.error:
-        failure = said.failure or failures.classify(said.error, now)
+        failure = said.failure or failures.classify(said.error, now, own=own)
         if failure.kind == "unknown" and end.code:
-            failure = failures.of_exit(end.code, end.signal, end.stderr.decode(errors="replace"), now)
+            failure = failures.of_exit(
+                end.code, end.signal, end.stderr.decode(errors="replace"), now, own=own
+            )
         message = failure.message if failure.kind != "unknown" else f"it reports an error: {said.error}"
         return Failed(
             kind=failure.kind,
@@ -107,10 +117,12 @@ def _reported(end: Exit, said: Said, now: datetime) -> Failed | None:
     return None
 
 
-def _unexplained(end: Exit, said: Said | None, now: datetime, *, prose: bool) -> Failed:
+def _unexplained(
+    end: Exit, said: Said | None, now: datetime, own: tuple[Rule, ...], *, prose: bool
+) -> Failed:
     """The failure of a command that ended badly and brought no good result."""
     stderr = end.stderr.decode(errors="replace")
-    failure = failures.of_exit(end.code, end.signal, stderr, now)
+    failure = failures.of_exit(end.code, end.signal, stderr, now, own=own)
     usage = said.usage if said else UNKNOWN_USAGE
     kind, message = failure.kind, failure.message
     if kind == "unknown" and usage.turns == 0:

@@ -32,6 +32,7 @@ from loopwright.agents._cli import (
 )
 from loopwright.agents._said import CLAUDE, Said, count_of, dollars, parts_of, read_result, text_of
 from loopwright.agents.failures import Failure
+from loopwright.agents.patterns import own
 from loopwright.argv import words
 from loopwright.core.values import PARTS, UNKNOWN_USAGE, Attempt, Session, Usage
 from loopwright.ports import Agent, Place
@@ -64,12 +65,13 @@ def claude(
     trust: Trust = "edit",
     allow: tuple[str, ...] = (),
     env: tuple[str, ...] = (),
+    errors: tuple[dict[str, Any], ...] = (),
 ) -> Agent:
     """An agent that is Claude Code.
 
     `args` come behind its own options; `run` names another program or a launcher. `session = "continue"` goes on with
     the session of the attempt before. `trust = "edit"`: it may edit files here, look with git, and run the gates'
-    commands; `allow` adds more, in Claude's own words (`Bash(npm test)`); `"full"` skips its permissions.
+    commands; `allow` adds more, in Claude's own words (`Bash(npm test)`); `"full"` skips its permissions. `errors` as for a command.
     """
 
     def argv(attempt: Attempt, place: Place) -> tuple[str, ...]:
@@ -100,6 +102,7 @@ def claude(
             login=partial(_login, start),
             keys=(*KEYS, *env),
             trust=trust,
+            own=own(errors),
         )
     )
 
