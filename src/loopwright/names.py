@@ -24,7 +24,7 @@ from loopwright.references import raised
 Kind: TypeAlias = Literal["agents", "gates"]
 
 BUILT_IN: Final[Mapping[str, Mapping[str, str]]] = {
-    "agents": {name: f"loopwright.agents.{name}:{name}" for name in ("command", "claude")},
+    "agents": {name: f"loopwright.agents.{name}:{name}" for name in ("command", "claude", "codex")},
     "gates": {
         **{
             name: f"loopwright.gates.{name}:{name}"
@@ -55,7 +55,7 @@ PLUGGED: Final = ("agents", "gates", "stores", "channels", "triggers", "monitors
 # meanwhile; a word is no tool, so as a plain string it must not be taken for the command of that name
 # (`diff` is on every PATH).
 LATER_TOOLS: Final[Mapping[str, frozenset[str]]] = {
-    "agents": frozenset({"codex", "opencode", "aider"}),
+    "agents": frozenset({"opencode", "aider"}),
     "gates": frozenset(),
 }
 LATER_WORDS: Final[Mapping[str, frozenset[str]]] = {

@@ -112,6 +112,7 @@ RULES: Final[tuple[Rule, ...]] = (
         r"(?:invalid|incorrect|missing|expired|revoked|malformed)[ _](?:x-)?api[ _-]?key|api key (?:not|is not) (?:valid|found|set)",
         r"authentication[_ ](?:error|failed)|AuthenticationError|failed to authenticate|\bunauthorized\b",
         r"\b(?:account|organi[sz]ation|workspace|user) (?:has been |is |was )?(?:disabled|suspended|deactivated|terminated)",
+        r"missing environment variable: `?\w{0,60}(?:key|token)\b",
         r"not logged in|please (?:run /?log ?in|log ?in|sign in)|login required|(?:token|credentials) (?:has |have )?expired",
     ),
     _rule(
@@ -134,7 +135,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "transient",
         "a passing fault",
         _http("408|500|502|503|504|520|522|524|529"),
-        r"overloaded|at capacity|internal server error|bad gateway|service unavailable|gateway time-?out",
+        r"overloaded|at capacity|experiencing high demand|internal server error|bad gateway|service unavailable|gateway time-?out",
         r"temporarily unavailable|temporary failure|try again (?:later|in a moment)",
         r"timed out|\btime-?out\b|deadline exceeded",
         r"connection (?:was |is )?(?:reset|refused|aborted|closed|dropped|error|lost|failed|terminated)",
