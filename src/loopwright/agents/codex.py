@@ -31,7 +31,7 @@ from loopwright.agents._cli import Cli, Talk, Trust, agent, brief, inside, login
 from loopwright.agents._said import Said, parts_of, text_of
 from loopwright.agents.failures import Failure
 from loopwright.argv import words
-from loopwright.core.values import PARTS, UNKNOWN_USAGE, Attempt, Session, Usage
+from loopwright.core.values import UNKNOWN_USAGE, Attempt, Session, Usage
 from loopwright.errors import ConfigError
 from loopwright.ports import Agent, Place
 from loopwright.supervise import Exit
@@ -53,7 +53,7 @@ _SEEN: Final = 8192  # characters at the end of a command's output that are look
 _SHELL: Final = re.compile(r"^(?:/\S*/)?(?:ba|z|da)?sh -l?c ")
 # The errors of programs that the sandbox stopped, with the place they could not write to.
 _READ_ONLY: Final = re.compile(
-    r"(?P<before>[^\s'\"`:]+)['\"`]?: Read-only file system"
+    r"(?P<before>(?:[./]|[^\s'\"`:]+/)[^\s'\"`:]*)['\"`]?: Read-only file system"
     r"|\b(?:Errno 30\] |EROFS: )read-only file system(?:: |, \w+ )['\"](?P<after>[^'\"\n]+)",
     re.IGNORECASE,
 )
@@ -307,13 +307,13 @@ class Heard:
     def _used(self, counts: Mapping[str, Any]) -> dict[str, Any]:
         """What this attempt used: of a thread that went on, without what came before; none where it cannot be true."""
         parts = parts_of(counts, _COUNTS)
-        held = parts.get("cache_read_tokens", 0) + parts.get("cache_write_tokens", 0)
-        parts = {**parts, "input_tokens": parts["input_tokens"] - held} if "input_tokens" in parts else {}
+        if not {"input_tokens", "output_tokens"} <= parts.keys():
+            return {}
+        parts["input_tokens"] -= parts.get("cache_read_tokens", 0) + parts.get("cache_write_tokens", 0)
         if self.before is not None and self.before.id == self.session:
             so_far = self.before.usage
             parts = {name: count - (getattr(so_far, name) or 0) for name, count in parts.items()}
-        whole = parts.keys() == set(PARTS) or {"input_tokens", "output_tokens"} <= parts.keys()
-        return parts if whole and min(parts.values()) >= 0 else {}
+        return parts if min(parts.values()) >= 0 else {}
 
 
 def _typed(command: str) -> str:
@@ -328,10 +328,11 @@ def _typed(command: str) -> str:
 def _denials(output: str, workdir: str) -> Iterator[str]:
     """The folders that could not be written to, and the network, as words of `allow`."""
     for found in _READ_ONLY.finditer(output):
-        path = PurePosixPath((found["before"] or found["after"]).removeprefix(f"{workdir}/"))
-        if path.is_absolute():
-            yield str(path.parent)
-        elif path.parts[:1] != ("..",):
-            yield f"./{path.parts[0]}"  # here only whole folders are kept from it, such as .git
+        said = found["before"] or found["after"]
+        path = PurePosixPath(said.removeprefix(f"{workdir}/") if workdir else said)
+        top = "".join(path.parts[:1])
+        yield (
+            str(path.parent) if top in {"/", ".."} else f"./{top}"
+        )  # here it is kept from whole folders: .git, .codex
     if _OFFLINE.search(output):
         yield NETWORK
