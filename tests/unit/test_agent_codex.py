@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import time
 from dataclasses import replace
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -315,8 +317,12 @@ def test_a_wait_in_silence_is_ended_and_a_short_one_is_not(place, monkeypatch):
 
     def call(script):
         agent = codex(run=["sh", "-c", f"cat > /dev/null; {script}"])
-        return asyncio.run(agent.call(ATTEMPT, replace(place, idle_s=8, grace_s=0.3)))
+        alive = count().__next__
+        works = replace(place, idle_s=2, grace_s=0.3, timeout_s=30, active=alive)
+        return asyncio.run(agent.call(ATTEMPT, works))
 
+    began = time.monotonic()
     waited = call(f"echo '{error}'; exec sleep 60")
     assert waited.kind == "rate_limited"
+    assert time.monotonic() - began < 15
     assert call(f"echo '{error}'; echo '{went_on}'; sleep 1; echo '{done}'").result.usage.tokens == 2

@@ -7,7 +7,8 @@ thread, with what caches held inside `input_tokens`; dollars never. `error` even
 without a code. How often it tries again (5 x 6 requests, 25 s) can be set for a provider of the user's own and not for
 the built-in one, which refuses to be configured. It waits without an end for a network that is not there, and in
 silence for as long as a 429 asks it to. Its sandbox lets commands write here and in the temporary folders, not in
-`.git`, and without network; what that stops are plain errors of the commands. What it refuses itself (a patch to a file
+`.git`, and without network; what that stops are plain errors of the commands (one that
+ends at once now and then comes without an event). What it refuses itself (a patch to a file
 outside, `rm -f`, asking for more rights) is on stderr only. A thread that is gone is told there, too. The built-in
 provider logs in with CODEX_API_KEY, else with auth.json; OPENAI_API_KEY is for providers that name it. As npm installs
 it, it is a wrapper around the real program: both must be ended.
