@@ -166,6 +166,15 @@ def test_what_an_error_of_a_command_means(output, denied):
     assert heard.said().denied == denied
 
 
+def test_what_a_command_prints_that_ends_well_means_nothing():
+    heard = Heard()
+    output = "sh: 1: /opt/x: Read-only file system"
+    item = {"type": "command_execution", "status": "completed", "exit_code": 0, "aggregated_output": output}
+    heard.hear({"type": "item.completed", "item": item})
+    heard.hear({"type": "turn.completed"})
+    assert heard.said().denied == ()
+
+
 def test_trouble_that_passed_is_none():
     heard = Heard()
     waits = {"type": "error", "message": "Reconnecting... waiting for network (Connection failed)"}
