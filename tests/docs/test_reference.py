@@ -319,7 +319,7 @@ def test_the_names_that_can_be_said():
     agents, _, gates = built_in.partition("agents ")[2].partition("; gates ")
     assert set(spans(agents)) == set(BUILT_IN["agents"])
     assert set(spans(gates.partition(";")[0])) == set(BUILT_IN["gates"])
-    later = section[section.index("- `codex`") :].partition("###")[0]
+    later = section[section.index("- `opencode`") :].partition("###")[0]
     adapters = later.partition("are refused.")[0]
     names = [name for name in spans(adapters) if name.isalpha()]
     assert set(names) == LATER_TOOLS["agents"] | LATER_TOOLS["gates"]
