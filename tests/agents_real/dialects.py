@@ -24,7 +24,9 @@ def _called(name: str, **arguments: Any) -> Turn:
 
 def _claude_change(folder: str, name: str, old: str | None, new: str) -> list[Turn]:
     path = f"{folder}/{name}"
-    look = [_called("Read", file_path=path)] if old is not None else []  # it writes over nothing it has not read
+    look = (
+        [_called("Read", file_path=path)] if old is not None else []
+    )  # it writes over nothing it has not read
     return [*look, _called("Write", file_path=path, content=new)]
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from bench import KEY, Row
 from dialects import AIDER, CLAUDE, CODEX, OPENCODE
@@ -62,6 +64,34 @@ def _aider(server: str, _home: Path) -> dict[str, str]:
     return {"OPENAI_API_BASE": f"{server}/v1", "OPENAI_API_KEY": KEY}
 
 
+def _claude_limit(reset: datetime) -> dict[str, Any]:
+    hour = f"{reset:%I:%M%p}".lstrip("0").lower()
+    return {
+        "status": 429,
+        "message": f"You've hit your session limit · resets {hour} (UTC)",
+        "headers": {"x-should-retry": "false"},
+    }
+
+
+def _codex_limit(reset: datetime) -> dict[str, Any]:
+    extra = {"plan_type": "plus", "resets_at": int(reset.timestamp())}
+    return {
+        "status": 429,
+        "type": "usage_limit_reached",
+        "message": "The usage limit has been reached",
+        "extra": extra,
+    }
+
+
+def _openai_limit(reset: datetime) -> dict[str, Any]:
+    seconds = int((reset - datetime.now(UTC)).total_seconds())
+    return {
+        "status": 429,
+        "message": f"You've hit your usage limit, try again in {seconds} seconds.",
+        "headers": {"retry-after": str(seconds)},
+    }
+
+
 ROWS = (
     Row(
         name="claude",
@@ -69,6 +99,10 @@ ROWS = (
         dialect=CLAUDE,
         agent={"use": "claude", "model": "claude-sonnet-4-5"},
         setting=_claude,
+        price=(3.0, 15.0),
+        limit=_claude_limit,
+        tool="Bash",
+        allowed=lambda command: f"Bash({command})",
         keys=("ANTHROPIC_API_KEY",),
         by_hand={
             "run": "claude -p --output-format stream-json --verbose --model claude-sonnet-4-5 --permission-mode bypassPermissions"
@@ -81,6 +115,8 @@ ROWS = (
         dialect=CODEX,
         agent={"use": "codex", "model": "gpt-5.5"},
         setting=_codex,
+        price=(5.0, 30.0),
+        limit=_codex_limit,
         keys=("OPENAI_API_KEY",),
         by_hand={
             "run": "codex exec --json --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox -m gpt-5.5 -"
@@ -93,6 +129,9 @@ ROWS = (
         dialect=OPENCODE,
         agent={"use": "opencode", "model": "fake/fake-model"},
         setting=_opencode,
+        price=(1.0, 2.0),
+        limit=_openai_limit,
+        tool="bash",
         by_hand={"run": "opencode run --format json --auto", "prompt": "arg"},
         can=frozenset({"shell", "deny", "session", "cut", "limits"}),
     ),
@@ -102,6 +141,8 @@ ROWS = (
         dialect=AIDER,
         agent={"use": "aider", "model": "openai/gpt-4o"},
         setting=_aider,
+        price=(2.5, 10.0),
+        limit=_openai_limit,
         keys=("OPENAI_API_KEY",),
         by_hand={
             "run": "aider --model openai/gpt-4o --edit-format diff --message-file {prompt_file} --yes-always --no-pretty --no-stream"
@@ -116,6 +157,9 @@ ROWS = (
         dialect=OPENCODE,
         agent={"use": "acp", "run": "opencode acp"},
         setting=_opencode,
+        price=(1.0, 2.0),
+        limit=_openai_limit,
+        tool="bash",
         can=frozenset({"shell", "deny", "session", "cut"}),
     ),
 )
