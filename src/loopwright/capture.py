@@ -106,11 +106,16 @@ def looks_like_result(line: bytes) -> bool:
 
 @dataclass(slots=True)
 class Lines:
-    """The last result line of a stream, and whether `finished` held for one of its JSON lines."""
+    """The last result line of a stream, and whether `finished` held for one of its JSON lines.
+
+    `each` hears every complete one of them, once; what it answers with True is `enough`.
+    """
 
     finished: Callable[[bytes], bool] | None = None
+    each: Callable[[bytes], bool] | None = None
     result: bytes | None = None
     done: bool = False
+    enough: bool = False
     carried: bytearray = field(default_factory=bytearray)  # the line that is not complete yet
     overlong: bool = False
     peeked: int = 0
@@ -134,7 +139,7 @@ class Lines:
         self.carried.clear()
         if not self.overlong and line:
             self.result = line.strip() if looks_like_result(line) else self.result
-            self._ask(line)
+            self._whole(line)
         self.overlong, self.peeked = False, 0
 
     def _carry(self, part: bytes) -> None:
@@ -143,6 +148,11 @@ class Lines:
             self.carried.clear()
         else:
             self.carried += part
+
+    def _whole(self, line: bytes) -> None:
+        if self.each and line.lstrip()[:1] == b"{" and line.rstrip()[-1:] == b"}":
+            self.enough = bool(self.each(line.strip())) or self.enough
+        self._ask(line)
 
     def _ask(self, line: bytes) -> None:
         line = line.strip()
@@ -159,9 +169,11 @@ class Lines:
                 self.result = line.strip()
                 break
             at = chunk.rfind(b'"result"', first, start)
-        if not self.finished or b"{" not in chunk:  # one byte is searched for ten times as fast as two
+        if (
+            not (self.finished or self.each) or b"{" not in chunk
+        ):  # one byte is searched for ten times as fast as two
             return
         at = chunk.find(b"\n{", first, end)
-        while at >= 0 and not self.done:
-            self._ask(chunk[at + 1 : chunk.find(b"\n", at + 1)])
+        while at >= 0 and (self.each or not self.done):
+            self._whole(chunk[at + 1 : chunk.find(b"\n", at + 1)])
             at = chunk.find(b"\n{", at + 1, end)

@@ -12,17 +12,19 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import PurePosixPath
 from typing import Any, Final, Literal, TypeAlias
 
+from loopwright.argv import words
 from loopwright.errors import ConfigError
-from loopwright.ports import Gate, Place
+from loopwright.ports import Agent, Gate, Place
 from loopwright.readers import hint
 from loopwright.references import raised
 
 Kind: TypeAlias = Literal["agents", "gates"]
 
 BUILT_IN: Final[Mapping[str, Mapping[str, str]]] = {
-    "agents": {"command": "loopwright.agents.command:command"},
+    "agents": {name: f"loopwright.agents.{name}:{name}" for name in ("command", "claude")},
     "gates": {
         **{
             name: f"loopwright.gates.{name}:{name}"
@@ -53,7 +55,7 @@ PLUGGED: Final = ("agents", "gates", "stores", "channels", "triggers", "monitors
 # meanwhile; a word is no tool, so as a plain string it must not be taken for the command of that name
 # (`diff` is on every PATH).
 LATER_TOOLS: Final[Mapping[str, frozenset[str]]] = {
-    "agents": frozenset({"claude", "codex", "opencode", "aider"}),
+    "agents": frozenset({"codex", "opencode", "aider"}),
     "gates": frozenset(),
 }
 LATER_WORDS: Final[Mapping[str, frozenset[str]]] = {
@@ -163,7 +165,47 @@ def gate_of_command(argv: tuple[str, ...]) -> Gate | None:
         gate.probe(place)
         return f"{shlex.join((resolve(argv[0], place), *argv[1:]))} (as the gate {use})"
 
-    return replace(gate, probe=probe)
+    return replace(gate, probe=probe, commands=(argv,))
+
+
+def agent_of_command(argv: tuple[str, ...]) -> Agent | None:
+    """The adapter of the coding-agent CLI that a command line starts, with its arguments; `None` if it is none."""
+    for at, word in enumerate(argv[:3]):
+        use = PROGRAMS.get(PurePosixPath(word).name)
+        launched = at == 0 or argv[0] in LAUNCHERS
+        if use is not None and launched and use in BUILT_IN["agents"]:
+            asked = builtin(BUILT_IN["agents"][use].replace(f":{use}", ":asked"))(argv[at + 1 :])
+            return (
+                None
+                if asked is None
+                else builtin(BUILT_IN["agents"][use])(run=list(argv[: at + 1]), args=asked)
+            )
+    return None
+
+
+# The programs of the adapters, and what may stand before one.
+PROGRAMS: Final[Mapping[str, str]] = {
+    "claude": "claude",
+    "claude-code": "claude",
+    "codex": "codex",
+    "opencode": "opencode",
+    "opencode-ai": "opencode",
+    "aider": "aider",
+}
+LAUNCHERS: Final = frozenset({"npx", "bunx", "pnpm", "uvx"})
+
+
+def typed(use: str, options: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
+    """The command lines that a gate with these options runs, as a person would type them; none where it runs none."""
+    run, args = options.get("run"), tuple(options.get("args") or ())
+    start = words(run) if run else _TYPED.get(use)
+    if start is None:
+        return ()
+    python = (("python", "-m", *start, *args),) if start[0] == "pytest" else ()
+    return ((*start, *args), *python)
+
+
+_TYPED: Final[Mapping[str, tuple[str, ...]]] = {"pytest": ("pytest",), "ruff": ("ruff", "check")}
 
 
 def nameless(kind: Kind, name: str, why: str = "") -> str:

@@ -57,6 +57,7 @@ async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
         hear=run.hear,
         redact=run.journal.redact,
         sandbox=run.sandbox((folder,), True),
+        commands=tuple(words for gate in run.gates.values() for words in gate.commands),
     )
     run.begin(
         f"#{asked.iteration} agent working" + (f" (attempt {asked.number})" if asked.number > 1 else "")
@@ -83,6 +84,12 @@ async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
 async def _begun(run: Run, command: RunAgent) -> tuple[Attempt, Look]:
     """The attempt and what it begins from. A folder apart is set to its start, unless a person changed it since."""
     state, asked = run.journal.state, replacing.replace(command.attempt, workdir=str(run.workspace.root))
+    if (
+        asked.session is not None
+        and run.improve is not None
+        and asked.iteration > 1 >= asked.session.iteration
+    ):
+        asked = replacing.replace(asked, session=None)  # it was another agent's
     left, before, gated = state.snapshot, just_seen(run) or await look(run), run.gated
     standing.note_changes(run, before)
     if not run.workspace.apart or command.start in {None, left}:
@@ -170,6 +177,7 @@ def _outcome(
                 degraded=outcome.degraded,
                 timed_out=outcome.timed_out,
                 claims_done=result.claims_done,
+                denied=result.denied,
             )
         case Failed():
             return ev.AttemptFailed(
@@ -200,7 +208,17 @@ def _honest(worked: Worked, *, same: bool, recorded: bool) -> Worked | Failed:
     if idle or (same and _empty(result.output) and not result.summary.strip()):
         silent = "reported no turn" if idle else "changed nothing and said nothing"
         return Failed(kind="no_op", message=f"the agent {silent}", usage=result.usage, session=result.session)
+    if same and result.denied:
+        return Failed(
+            kind="blocked", message=denied(result.denied), usage=result.usage, session=result.session
+        )
     return worked
+
+
+def denied(what: tuple[str, ...]) -> str:
+    """What stopped an agent that was not allowed to do this, with the line that lets it."""
+    quoted = ", ".join(f'"{name}"' for name in what)
+    return f"it was not allowed to use {', '.join(what)} and changed nothing; allow = [{quoted}] lets it"
 
 
 def _empty(output: Any) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias
 
 from loopwright.core.events import Event
 from loopwright.core.judge import Rule
-from loopwright.core.values import Attempt, Failed, Score, Scored, Worked
+from loopwright.core.values import Attempt, Failed, Score, Scored, Usage, Worked
 from loopwright.errors import StoreError, Taken
 from loopwright.redact import PLAIN, Redactor
 
@@ -28,7 +28,8 @@ class Place:
     same); `artifacts` is a folder of its own for its files. `active` is a cheap fingerprint of the
     workspace (a sign of life when it changes); `hear` gets output as it comes, for a live view.
     `redact` takes secrets out of what is written down; use it before a text is cut short. `sandbox` are the words to
-    put before every command that is started here.
+    put before every command that is started here. `commands` are those of the gates: an agent may run them. A gate that
+    asks a model calls `spend` with what each answer cost, whatever it is worth.
     """
 
     root: Path
@@ -42,6 +43,8 @@ class Place:
     hear: Callable[[bytes], None] | None = None
     redact: Redactor = PLAIN
     sandbox: tuple[str, ...] = ()
+    commands: tuple[tuple[str, ...], ...] = ()
+    spend: Callable[[Usage], None] = lambda usage: None  # noqa: ARG005 - where nobody counts
 
 
 def _nothing_to_probe(place: Place) -> str:  # noqa: ARG001 - the shape of a probe
@@ -57,7 +60,8 @@ class Agent:
     will run (the resolved command, for the start line) and raises `NotStartable` when it cannot.
     `in_folder`: it works on files, so the default workspace is the folder, not `none`. `limits` are
     its own defaults by the names of `[limits]`; `keys` are environment names it may see.
-    `in_process`: its code runs inside loopwright, so no sandbox can hold it.
+    `in_process`: its code runs inside loopwright, so no sandbox can hold it. `login` names the login it uses, never
+    the secret itself: runs of the same login share its limits.
     """
 
     name: str
@@ -67,6 +71,7 @@ class Agent:
     limits: Mapping[str, Any] = field(default_factory=dict)
     keys: tuple[str, ...] = ()
     in_process: bool = False
+    login: Callable[[Place], str] | None = None
 
 
 class Diff(Protocol):
@@ -118,7 +123,8 @@ class Changes:
 class Seen:
     """What a gate may look at beside the workspace; what is a function is looked up when asked for.
 
-    `mark` is the best raw measure this gate took in earlier iterations, in its own direction. `past` (of a path from
+    `mark` is the best raw measure this gate took in earlier iterations, in its own direction; `spent_usd` what it spent
+    itself in this run. `past` (of a path from
     the workspace's top) and `changes` are `None` where no snapshots are made.
     """
 
@@ -130,6 +136,7 @@ class Seen:
     previous: Any = None
     scores: tuple[Scored, ...] = ()
     mark: float | None = None
+    spent_usd: float = 0.0
     past: Callable[[str], Past | None] = lambda path: None  # noqa: ARG005 - as in a workspace without snapshots
     changes: Callable[[], Changes | None] = lambda: None
 
@@ -146,7 +153,8 @@ class Gate:
     `NotStartable` when its tool cannot run and `BadEvidence` for a report that proves nothing.
     `python`: it runs Python code of the workspace, so bytecode goes to the artifacts folder. `clean`: it
     judges a pristine checkout of the snapshot, with nothing beside it that git ignores. `in_process`: code
-    that is not loopwright's runs inside it, so no sandbox can hold it.
+    that is not loopwright's runs inside it, so no sandbox can hold it. `commands` are what it runs, as a person
+    would type it. `opinion`: it judges by a model, so it must not be the only required gate unless it is let to be (`alone`).
     """
 
     rule: Rule
@@ -161,6 +169,9 @@ class Gate:
     env: tuple[str, ...] = ()
     python: bool = False
     in_process: bool = False
+    commands: tuple[tuple[str, ...], ...] = ()
+    opinion: bool = False
+    alone: bool = False
 
     @property
     def name(self) -> str:

@@ -123,6 +123,8 @@ class Tree:
                 self.lines.add(chunk)
             except Exception as error:  # noqa: BLE001 -- raised again by `supervise`
                 self.fail(error)
+            if self.lines.enough and not self.asked:
+                self.end(self.process.grace_s, "cut")
             if self.lines.done and self.process.linger_s is not None and "linger" not in self.timers:
                 self.after(
                     self.process.linger_s, "linger", lambda: self.end(self.process.grace_s, "lingered")
@@ -311,7 +313,7 @@ def start(
         out=out,
         err=err,
         log=log,
-        lines=capture.Lines(process.finished),
+        lines=capture.Lines(process.finished, process.each),
         started_at=now,
         life_at=now,
     )

@@ -7,17 +7,14 @@ is (2) the gate of a known tool where it starts one; (5) anything else is an err
 
 from __future__ import annotations
 
-import inspect
 import re
 import shutil
-import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Final, Literal, TypeVar, get_args, get_origin
+from typing import Any, Final, TypeVar
 
-from loopwright import units, vocabulary
+from loopwright import vocabulary
 from loopwright.argv import words
 from loopwright.errors import ConfigError
 from loopwright.names import (
@@ -26,13 +23,16 @@ from loopwright.names import (
     LATER_TOOLS,
     LATER_WORDS,
     Kind,
+    agent_of_command,
     builtin,
     factory,
     gate_of_command,
     nameless,
+    typed,
 )
 from loopwright.names import Plugin as Plugin  # noqa: PLC0414 - `plugins` belongs to this page's readers too
 from loopwright.names import plugins as plugins  # noqa: PLC0414
+from loopwright.options import is_factory, options_of, parameters
 from loopwright.ports import Agent, Gate
 from loopwright.readers import Fault, WrongError, hint, inside, thawed, wrong
 from loopwright.references import SCRIPT, imported
@@ -42,13 +42,6 @@ from loopwright.units import shown
 Made = TypeVar("Made", Agent, Gate)
 _NAMED: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)(?::(\S.*))?", re.DOTALL)
 _ATTR: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-_POSITIONAL: Final = frozenset(
-    {
-        inspect.Parameter.POSITIONAL_ONLY,
-        inspect.Parameter.POSITIONAL_OR_KEYWORD,
-        inspect.Parameter.VAR_POSITIONAL,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,8 +215,10 @@ def _said(kind: Kind, value: str, where: Where) -> object:
         if re.match(r"[A-Za-z_]\w*=", program):
             raise wrong(f"{program!r} is no program; to set a variable for a command, write env {value}")
         raise wrong(nameless(kind, program, f" and no program {program!r} is on PATH"))
-    gate = gate_of_command(words(value)) if kind == "gates" else None
-    return gate or _product(kind, "command", builtin(BUILT_IN[kind]["command"]), {"run": value})
+    known = gate_of_command if kind == "gates" else agent_of_command
+    return known(words(value)) or _product(
+        kind, "command", builtin(BUILT_IN[kind]["command"]), {"run": value}
+    )
 
 
 def _product(
@@ -245,9 +240,10 @@ def _product(
         )
         return _shared(product, shared, {})
     taken = parameters(label, made)
-    options = _options(label, taken, own, shared, argument)
+    options = options_of(label, taken, own, shared, argument)
     try:
-        return _shared(made(**options), shared, taken)
+        product = _shared(made(**options), shared, taken)
+        return replace(product, commands=typed(label, options)) if isinstance(product, Gate) else product
     except (TypeError, ValueError) as error:
         if isinstance(error, WrongError):
             raise
@@ -281,120 +277,3 @@ def _shared(product: object, given: Mapping[str, Any], taken: Mapping[str, objec
         env=tuple(given.get("env", product.env)),
         **{word: given[word] for word in _PLAIN if word in given},
     )
-
-
-def is_factory(value: object) -> bool:
-    """Whether this makes an agent or gate from keywords, instead of being one."""
-    if not callable(value):
-        return False
-    try:
-        kinds = {parameter.kind for parameter in inspect.signature(value).parameters.values()}
-    except (TypeError, ValueError):  # some built-in functions have no signature
-        return False
-    return not kinds & _POSITIONAL
-
-
-def parameters(label: str, maker: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """The options of a factory with their types, in order."""
-    try:
-        types = typing.get_type_hints(maker)
-    except Exception as error:
-        raise wrong(f"the types of the options of {label} cannot be read: {error}") from error
-    found = inspect.signature(maker).parameters
-    return {
-        name: found[name].replace(annotation=types.get(name, Any))
-        for name in found
-        if found[name].kind is inspect.Parameter.KEYWORD_ONLY
-    }
-
-
-def _options(
-    label: str,
-    taken: Mapping[str, inspect.Parameter],
-    own: Mapping[str, Any],
-    shared: Mapping[str, Any],
-    argument: str | None,
-) -> dict[str, Any]:
-    """The keywords for a factory, each checked by itself, so that all faults come at once."""
-    faults: list[Fault] = []
-    given = {**own, **{key: item for key, item in shared.items() if key in taken}}
-    if argument is not None:
-        first = next(iter(taken), None)
-        if first is None or first in given:
-            faults.append(("", f"{label} has no place for {argument!r}"))
-        else:
-            given[first] = argument
-    options = {}
-    for name, value in given.items():
-        if name not in taken:
-            known = [*taken, *(vocabulary.GATE if shared or own else ())]
-            faults.append((name, vocabulary.stray(name, known, f"option of {label}")))
-            continue
-        try:
-            options[name] = converted(name, value, taken[name].annotation)
-        except WrongError as bad:
-            faults.extend((inside(name, sub), what) for sub, what in bad.faults)
-    faults += [
-        (name, f"missing: {label} needs it")
-        for name, parameter in taken.items()
-        if parameter.default is inspect.Parameter.empty and name not in given
-    ]
-    if faults:
-        raise WrongError(*faults)
-    return options
-
-
-def converted(name: str, value: Any, annotation: Any) -> Any:
-    """`value` as a parameter of this type takes it; "10s" for a float and "64MB" for `…bytes` are numbers."""
-    import msgspec
-
-    if isinstance(value, str) and annotation is not Any and not _accepts(annotation, str):
-        try:
-            if name.endswith("bytes") and (_accepts(annotation, int) or _accepts(annotation, float)):
-                value = units.size(value)
-            elif _accepts(annotation, float):
-                value = units.seconds(value)
-        except ValueError as error:
-            raise wrong(str(error)) from None
-    try:
-        return msgspec.convert(value, annotation, dec_hook=_unknown_to_msgspec)
-    except msgspec.ValidationError as error:
-        raise _explained(str(error), value, annotation) from None
-    except (NotImplementedError, TypeError):  # a type that says nothing about data, such as a callable
-        return value
-
-
-def _unknown_to_msgspec(kind: type, value: object) -> object:
-    if kind is Path and isinstance(value, str):
-        return Path(value)
-    raise NotImplementedError
-
-
-def _accepts(annotation: Any, kind: type) -> bool:
-    """Whether a parameter of this type takes a value of `kind` as it is."""
-    if get_origin(annotation) is Literal:
-        return any(isinstance(word, kind) for word in get_args(annotation))
-    if get_origin(annotation) in {typing.Union, UnionType}:
-        return any(_accepts(each, kind) for each in get_args(annotation))
-    return annotation is kind
-
-
-def _explained(message: str, value: Any, annotation: Any) -> WrongError:
-    """What msgspec says, in our words: what was expected, at which item, and the nearest right word."""
-    what, _, at = message.partition(" - at `$")
-    sub = at.rstrip("`").removeprefix(".")
-    choices = [word for word in _literals(annotation) if isinstance(word, str)]
-    if choices and isinstance(value, str):
-        return WrongError((sub, f"expected one of {', '.join(choices)}, got {value!r}{hint(value, choices)}"))
-    what = what.replace("`", "").replace("Expected", "expected")
-    for ours, theirs in (("list", "array"), ("table", "object"), ("nothing", "null")):
-        what = re.sub(rf"\b{theirs}\b", ours, what)
-    return WrongError((sub, what))
-
-
-def _literals(annotation: Any) -> list[object]:
-    if get_origin(annotation) is Literal:
-        return list(get_args(annotation))
-    if get_origin(annotation) in {typing.Union, UnionType}:
-        return [word for each in get_args(annotation) if each is not NoneType for word in _literals(each)]
-    return []

@@ -14,7 +14,7 @@ from loopwright import old_tests, standing
 from loopwright.core import events as ev
 from loopwright.core.judge import settle
 from loopwright.core.policy import RunGates
-from loopwright.core.values import Score
+from loopwright.core.values import Score, Usage, together
 from loopwright.evidence import suppressions
 from loopwright.gates.measure import measure
 from loopwright.ports import Gate, Place, Seen
@@ -38,20 +38,21 @@ async def gates(run: Run, command: RunGates, watched: Watched) -> None:
             batch.append(missing.pop(0))
         run.begin(f"#{command.iteration} gate {', '.join(g.name for g in batch)}")
         started = run.clock.monotonic()
-        scores = await watched(_all_scored(run, batch, command.iteration))
+        scored = await watched(_all_scored(run, batch, command.iteration))
         run.gated, run.left = True, None
         if run.workspace.watched:
             run.journal.check()  # they ran code of the agent's
         rewritten, clean = await _undone(run, command.iteration) if run.workspace.watched else ("", True)
-        if isinstance(scores, Cut):
+        if isinstance(scored, Cut):
             return
+        scores = [(score, seconds) for score, seconds, _ in scored]
         if run.workspace.watched:
             scores, tree, changed = await _untouched(
                 run, batch, scores, rewritten, tree, first=command.iteration == 0
             )
             moved = moved or (changed and any(gate.writes for gate in batch))
         run.left, longest = tree, 0.0
-        for gate, (score, seconds) in zip(batch, scores, strict=True):
+        for gate, (score, seconds), (_, _, usage) in zip(batch, scores, scored, strict=True):
             run.journal.record(
                 run.clock.now(),
                 ev.GateScored(
@@ -60,6 +61,7 @@ async def gates(run: Run, command: RunGates, watched: Watched) -> None:
                     seconds=seconds,
                     snapshot=run.journal.state.snapshot,
                     beside_s=min(seconds, longest),
+                    usage=usage,
                 ),
             )
             longest = max(longest, seconds)
@@ -77,7 +79,7 @@ def _beside(gate: Gate) -> bool:
     return gate.parallel and not gate.writes
 
 
-async def _all_scored(run: Run, batch: list[Gate], iteration: int) -> list[tuple[Score, float]]:
+async def _all_scored(run: Run, batch: list[Gate], iteration: int) -> list[tuple[Score, float, Usage | None]]:
     if len(batch) == 1:
         return [await _scored(run, batch[0], iteration)]
     tasks = [asyncio.ensure_future(_scored(run, gate, iteration)) for gate in batch]
@@ -89,24 +91,27 @@ async def _all_scored(run: Run, batch: list[Gate], iteration: int) -> list[tuple
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _scored(run: Run, gate: Gate, iteration: int) -> tuple[Score, float]:
-    """One gate's score, with its status, and the seconds it took."""
+async def _scored(run: Run, gate: Gate, iteration: int) -> tuple[Score, float, Usage | None]:
+    """One gate's score, with its status, the seconds it took, and what it spent itself."""
     started = run.clock.monotonic()
+    used: list[Usage] = []
     if gate.clean:
-        score = await in_checkout(run, lambda root: _measured(run, gate, iteration, root))
+        score = await in_checkout(run, lambda root: _measured(run, gate, iteration, root, used))
     else:
-        score = await _measured(run, gate, iteration, run.workspace.root)
+        score = await _measured(run, gate, iteration, run.workspace.root, used)
     score = settle(gate.rule, run.policy.threshold, score)
     if iteration and run.workspace.frees:
         score = await old_tests.with_old(
-            run, gate, score, lambda root: _measured(run, gate, iteration, root, "/old-tests")
+            run, gate, score, lambda root: _measured(run, gate, iteration, root, used, "/old-tests")
         )
     if score.status == "pass" and iteration and ("command" in score.evidence or score.unit == "%"):
         score = await asyncio.to_thread(_looked_away, run, gate, score)
-    return score, round(run.clock.monotonic() - started, 3)
+    return score, round(run.clock.monotonic() - started, 3), together(used) if used else None
 
 
-async def _measured(run: Run, gate: Gate, iteration: int, root: Path, beside: str = "") -> Score:
+async def _measured(
+    run: Run, gate: Gate, iteration: int, root: Path, used: list[Usage], beside: str = ""
+) -> Score:
     """What one gate measures in the folder `root`; its files go to its own folder, or one `beside` them."""
     state = run.journal.state
     it = state.current
@@ -119,6 +124,7 @@ async def _measured(run: Run, gate: Gate, iteration: int, root: Path, beside: st
         previous=it.previous if it else None,
         scores=it.scores if it else (),
         mark=state.measured.get(gate.name),
+        spent_usd=state.gate_costs.get(gate.name, 0.0),
         past=lambda path: run.workspace.past(
             path, now=state.snapshot, began=it.start if it else None, base=state.base, edits=state.edits
         ),
@@ -137,6 +143,7 @@ async def _measured(run: Run, gate: Gate, iteration: int, root: Path, beside: st
         grace_s=run.policy.limits.grace,
         redact=run.journal.redact,
         sandbox=run.sandbox((folder,) if root == run.workspace.root else (folder, root), False),
+        spend=used.append,
     )
     return await measure(gate, seen, place)
 

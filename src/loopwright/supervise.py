@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 LINUX = sys.platform == "linux"
 GIVE_UP_S = 10.0  # after that a process is stuck in the kernel
 
-Ended = Literal["exited", "timeout", "idle", "lingered"]
+Ended = Literal["exited", "timeout", "idle", "lingered", "cut"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +45,7 @@ class Process:
     can read. Lengths of time are seconds. `idle_s`: so long without output, CPU use in the tree or a new value of
     `active` (a cheap fingerprint of the workspace) ends it. `finished` is asked about stdout lines that
     look like a complete JSON object; once it held, the program has `linger_s` left, and being ended then is no failure.
+    `each` hears every such line once, whole; when it answers True the program is ended (`cut`).
     `drain_s`: how long output of what the program left behind is still read after its exit. `head_bytes` and
     `tail_bytes` of stdout are kept in memory. `redact` takes the secrets out of all that is kept or observed.
     """
@@ -59,6 +60,7 @@ class Process:
     grace_s: float = 5.0
     linger_s: float | None = None
     finished: Callable[[bytes], bool] | None = None
+    each: Callable[[bytes], bool] | None = None
     active: Callable[[], object] | None = None
     drain_s: float = 0.5
     log_bytes: int = 64 << 20
@@ -99,7 +101,7 @@ async def supervise(process: Process, *, observe: Callable[[bytes], None] | None
 
     `observe` sees each chunk of stdout. Raises NotStartable when there is no such program. When cancelled, ends the
     tree (TERM, grace, KILL; cancelled again: KILL) and raises CancelledError once everything is dead. What
-    `observe`, `finished` or `active` raise ends the tree and is raised here.
+    `observe`, `finished`, `each` or `active` raise ends the tree and is raised here.
     """
     tree = process_tree.start(process, observe, asyncio.get_running_loop(), _members, _cpu_seconds)
     cancelled: asyncio.CancelledError | None = None

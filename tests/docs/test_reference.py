@@ -40,10 +40,11 @@ from loopwright.gates.junit import junit
 from loopwright.hosts.deliver import PATTERN
 from loopwright.loop import Loop
 from loopwright.names import BUILT_IN, LATER_TOOLS, LATER_WORDS, builtin
+from loopwright.options import converted, parameters
 from loopwright.ports import Gate
 from loopwright.process_tree import MARK
 from loopwright.readers import thawed
-from loopwright.registry import converted, parameters, resolve_agent, resolve_gate
+from loopwright.registry import resolve_agent, resolve_gate
 from loopwright.workspace.runners import KINDS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -317,7 +318,7 @@ def test_the_names_that_can_be_said():
     agents, _, gates = built_in.partition("agents ")[2].partition("; gates ")
     assert set(spans(agents)) == set(BUILT_IN["agents"])
     assert set(spans(gates.partition(";")[0])) == set(BUILT_IN["gates"])
-    later = section[section.index("- `claude`") :].partition("###")[0]
+    later = section[section.index("- `codex`") :].partition("###")[0]
     adapters, _, words = later.partition("are refused.")
     names = [name for name in spans(adapters) if name.isalpha()]
     assert set(names) == LATER_TOOLS["agents"] | LATER_TOOLS["gates"]

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from loopwright.agents.command import Said, command, last_result, outcome, read
+from loopwright.agents._said import Said, last_result, outcome, read
+from loopwright.agents.command import command
 from loopwright.core.values import Attempt, Failed, Feedback, Left, Usage, Worked
 from loopwright.errors import ConfigError, NotStartable
 from loopwright.ports import Place
@@ -233,7 +234,11 @@ def test_claudes_fields():
     found = said(
         result="done", is_error=False, subtype="success", num_turns=3, total_cost_usd=0.1, usage=usage
     )
-    assert found == Said(summary="done", usage=Usage(cost_usd=0.1, tokens=15, turns=3))
+    parts = Usage(
+        input_tokens=1, output_tokens=2, cache_write_tokens=4, cache_read_tokens=8, cost_usd=0.1, turns=3
+    )
+    assert found == Said(summary="done", usage=parts)
+    assert parts.tokens == 15
 
 
 @pytest.mark.parametrize("cost", ["-1", "NaN", "Infinity", "1e999", "10001", "true", '"0.5"', "null", "[1]"])

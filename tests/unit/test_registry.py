@@ -13,9 +13,10 @@ import pytest
 from loopwright.core.judge import Rule
 from loopwright.core.values import Worked
 from loopwright.errors import ConfigError
+from loopwright.options import converted, is_factory
 from loopwright.ports import Gate
 from loopwright.references import imported
-from loopwright.registry import converted, is_factory, plugins, resolve, resolve_agent, resolve_gate
+from loopwright.registry import plugins, resolve, resolve_agent, resolve_gate
 
 NAMES = iter(range(10_000))
 MODULE = '''
@@ -176,9 +177,7 @@ def test_gates_that_mean_nothing(project, value, message):
     ("value", "message"),
     [
         ("comand", "no agent is called 'comand' and no program 'comand' is on PATH; did you mean 'command'?"),
-        ("claude", "the agent 'claude' is not available in this version and no program 'claude' is on PATH"),
-        ("claude:opus", "the agent 'claude' is not available in this version"),
-        ({"use": "claude"}, "use: the agent 'claude' is not available in this version"),
+        ({"use": "claude", "trust": "some"}, "trust: expected one of edit, full, got 'some'"),
         ("command", "run: missing: command needs it"),
         ({"use": "command", "run": "x", "promt": "arg"}, "promt: unknown option of command; did you mean 'prompt'?"),
         ({"use": "command", "run": "sh", "prompt": "args"}, "prompt: expected one of stdin, file, arg, got 'args'; did you mean 'arg'?"),
@@ -190,12 +189,13 @@ def test_agents_that_mean_nothing(project, value, message):
         assert problems(project.agent, value) == [message]
 
 
-def test_a_tool_that_has_no_adapter_yet_is_a_command_meanwhile(project):
+def test_a_command_line_of_a_known_cli_is_its_adapter(project):
     tools = project.root / ".venv" / "bin"
     tools.mkdir(parents=True)
     (tools / "claude").write_text("#!/bin/sh\n")
     (tools / "claude").chmod(0o755)
-    assert project.agent("claude").name
+    assert project.agent("claude -p --model opus").login is not None
+    assert project.agent("claude --version").login is None  # no work is asked of it
     (tools / "claude").rename(tools / "judge")
     assert problems(project.gate, "judge") == ["the gate 'judge' is not available in this version"]
 

@@ -165,6 +165,9 @@ def _policy_changed(state: LoopState, event: ev.PolicyChanged) -> LoopState:
         counted={},
         broken=(),
         broke_twice=(),
+        session=None,
+        denied=(),
+        denied_again=(),
         fresh_from=state.iteration,
     )
 

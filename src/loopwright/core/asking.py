@@ -56,7 +56,11 @@ def decided(state: LoopState, event: ev.ApprovalDecided) -> LoopState:
         case "blocked":  # tried again, with its attempts anew
             it = state.current
             return replace(
-                state, current=replace(it, failed=None, used=0, kinds=()) if it else None, answer=None
+                state,
+                current=replace(it, failed=None, used=0, kinds=()) if it else None,
+                denied=(),
+                denied_again=(),
+                answer=None,
             )
         case "evidence":
             return _evidence_decided(state, event)

@@ -35,6 +35,7 @@ from loopwright.core.working import FATAL, REWRITES
 from loopwright.errors import IllegalEvent
 
 UNDO: Final = "files that decide what the gates see are not yours to change (in shared files: scripts, and the tables of test and lint tools)"
+UNSURE: Final = "it passes, but is not sure enough to be believed alone"
 ONCE_MORE: Final = frozenset({"no_op", "no_output", "timeout", "context_overflow"})
 
 
@@ -126,9 +127,16 @@ def _run_agent(policy: Policy, limits: Limits, state: LoopState) -> RunAgent:
             previous=state.output,
             best=best,
             reserve_usd=reserve_usd(limits, state.totals),
+            session=None if _overflowed(state) else state.session,
         ),
         start=_start(policy, state) or state.snapshot,
     )
+
+
+def _overflowed(state: LoopState) -> bool:
+    """Whether the last attempt failed because its session was full: the next begins a new one."""
+    failed = state.current.failed if state.current else state.failure
+    return failed is not None and failed.kind == "context_overflow"
 
 
 def _start(policy: Policy, state: LoopState) -> str | None:
@@ -169,13 +177,14 @@ def _validating(policy: Policy, limits: Limits, state: LoopState, it: Iteration,
         return RunGates(iteration=it.number, missing=missing)
     verdict = it.verdict
     if it.number == 0:
-        done = verdict.passed and policy.if_passing == "finish"
+        done = verdict.passed and not verdict.unsure and policy.if_passing == "finish"
         return Close(outcome="accepted" if done else "not_accepted")
     if state.answer is not None:
         return _answered(policy, state, verdict, state.answer)
     when = policy.approval.when
     ends = verdict.passed and policy.until == "passed"
-    asked = policy.until == "passed" and (when == "always" or (when == "passed" and verdict.passed))
+    unsure = verdict.passed and bool(verdict.unsure)  # whatever `when` says: nothing else vouches for it
+    asked = policy.until == "passed" and (when == "always" or (when == "passed" and verdict.passed) or unsure)
     if not state.stop:
         if asked:
             return Ask(request=request(policy, state, "accept", _question(it, verdict), now))
@@ -206,6 +215,9 @@ def _judging(policy: Policy, limits: Limits, state: LoopState, it: Iteration) ->
         refusals.append((RATCHET, "; ".join(less)))
     if it.rewrites > REWRITES:
         refusals.append(("workspace", f"the gates changed the work they judge {it.rewrites} times"))
+    if policy.until == "limits":  # nobody is asked before the end, and then about the best alone
+        required = {rule.name for rule in policy.gates if rule.required}
+        refusals += [(s.gate, UNSURE) for s in it.scores if s.score.unsure and s.gate in required]
     scores = it.scores
     if policy.known_failures and state.zero is not None:
         scores = forgiven(it.scores, state.zero.failing)
@@ -233,6 +245,8 @@ def _question(it: Iteration, verdict: Verdict) -> str:
     if not it.scores:
         return f"accept iteration {it.number} (no gate looked at it)?"
     state = "passed every required gate" if verdict.passed else f"not passed: {', '.join(verdict.blockers)}"
+    if verdict.unsure:
+        state += f"; {', '.join(verdict.unsure)} not sure"
     return f"accept iteration {it.number} (score {verdict.score:.2f}, {state})?"
 
 
@@ -272,5 +286,16 @@ def _between(policy: Policy, limits: Limits, state: LoopState, now: datetime) ->
         return Wait(until=None, why="paused")
     if policy.baseline and policy.gates and state.zero is None and state.iteration == 0:
         return RunGates(iteration=0, missing=tuple(rule.name for rule in policy.gates))
+    if state.denied_again and state.answer is None:
+        return _not_allowed(policy, state, now)
     failed = state.failure if state.failure is not None and state.failure.retry_after else None
     return _waiting(limits, state, failed, now) or _run_agent(policy, limits, state)
+
+
+def _not_allowed(policy: Policy, state: LoopState, now: datetime) -> Ask:
+    """Asks about what the agent was refused in two iterations running: a third would go the same way."""
+    names = state.denied_again
+    quoted = ", ".join(f'"{name}"' for name in names)
+    line = f"allow = [{quoted}] in the agent's table lets it, with run --accept-changes"
+    what = f"not allowed, twice in a row: {', '.join(names)}. Go on without? ({line})"
+    return Ask(request=request(policy, state, "blocked", what, now))

@@ -111,6 +111,7 @@ class AttemptSucceeded:
     degraded: str | None = None
     timed_out: bool = False
     claims_done: bool = False
+    denied: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         finite("seconds", self.seconds, low=0)
@@ -183,13 +184,17 @@ class EvidenceChanged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateScored:
-    """One gate judged one snapshot. `beside_s` of its seconds ran beside gates on record before it: they count once."""
+    """One gate judged one snapshot. `beside_s` of its seconds ran beside gates on record before it: they count once.
+
+    `usage` is what the gate itself spent, where it asks a model.
+    """
 
     gate: str
     score: Score
     seconds: float
     snapshot: str | None = None
     beside_s: float = 0.0
+    usage: Usage | None = None
 
     def __post_init__(self) -> None:
         finite("seconds", self.seconds, low=0)

@@ -93,6 +93,7 @@ def judge(
         broken=tuple(r.name for r, s in required if s.status == "error" and s.cause == "tool"),
         objective=objective,
         min_gain=goal.min_gain if goal else 0.0,
+        unsure=tuple(r.name for r, s in required if s.unsure and s.status == "pass"),
     )
 
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from loopwright.core import events as ev
-from loopwright.core.values import About, Best, Closed, Phase, Scored, Verdict
+from loopwright.core.values import About, Best, Closed, Phase, Scored, Session, Verdict
 
 RECENT: Final = 64  # closed iterations kept; no window may be longer
 SIGNALS: Final = 256  # signal keys remembered, so that none counts twice
@@ -95,8 +95,12 @@ class LoopState:
     last: Verdict | None = None
     output: Any = None
     summary: str = ""
+    session: Session | None = None  # the agent's last, and what its attempts used in it
+    denied: tuple[str, ...] = ()  # what the last result says it was not allowed to do
+    denied_again: tuple[str, ...] = ()  # of that, what the one before was not either
     best: Best | None = None
     totals: Totals = Totals()
+    gate_costs: Mapping[str, float] = field(default_factory=dict)  # US dollars that a gate itself spent
     errors: int = 0  # errored iterations in a row
     interruptions: int = 0  # crashes in a row
     broken: tuple[str, ...] = ()  # required gates whose tool broke in the last judged iteration

@@ -6,7 +6,7 @@ in the facts; unknown is `None`, never zero.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from math import isfinite
 from typing import Any, Final, Literal, get_args
@@ -99,26 +99,51 @@ def _range(low: float | None, high: float | None) -> str:
     return f"{'-∞' if low is None else f'{low:g}'} to {'∞' if high is None else f'{high:g}'}"
 
 
+PARTS: Final = ("input_tokens", "cache_write_tokens", "cache_read_tokens", "output_tokens")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What an attempt used, as far as it is known: dollars, tokens, turns. `None` is unknown, not zero."""
+    """What an attempt used, as far as it is known: dollars, tokens, turns. `None` is unknown, not zero.
+
+    `tokens` are all of them; where only its parts are told it is their sum. `input_tokens` are those that no cache
+    held. `plan`: a flat plan pays for it, and the dollars are what a list of prices says.
+    """
 
     cost_usd: float | None = None
     tokens: int | None = None
     turns: int | None = None
+    input_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    cache_read_tokens: int | None = None
+    output_tokens: int | None = None
+    model: str | None = None
+    plan: bool = False
 
     def __post_init__(self) -> None:
         if self.cost_usd is not None:
             finite("cost_usd", self.cost_usd, low=0)
-        for name in ("tokens", "turns"):
+        for name in ("tokens", "turns", *PARTS):
             value = getattr(self, name)
             if value is not None and not isinstance(value, int):
                 object.__setattr__(self, name, whole(name, value, low=0, high=1e15))
             elif value is not None:
                 finite(name, value, low=0)
+        parts = [value for name in PARTS if (value := getattr(self, name)) is not None]
+        if self.tokens is None and parts:
+            object.__setattr__(self, "tokens", sum(parts))
 
 
 UNKNOWN_USAGE = Usage()
+
+
+def together(parts: Sequence[Usage]) -> Usage:
+    """All of several usages; what one of them does not tell is unknown of all."""
+    sums: dict[str, Any] = {}
+    for name in ("cost_usd", "tokens", "turns", *PARTS):
+        values = [getattr(part, name) for part in parts]
+        sums[name] = None if None in values else sum(values)
+    return Usage(model=parts[-1].model if parts else None, plan=any(p.plan for p in parts), **sums)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +151,8 @@ class Result:
     """What an agent gives back: `output` is any JSON value, the rest is what it knows about its own work.
 
     `needs_human` says what only a person can do; it is asked for instead of judging the work.
-    `claims_done` is a hint for reports: nothing is decided by it.
+    `claims_done` is a hint for reports: nothing is decided by it. `denied` is what it was not allowed to do, as it
+    would be allowed: `Bash(npm test)`. A `session` of "" says that the one before is gone.
     """
 
     output: Any = None
@@ -136,6 +162,7 @@ class Result:
     session: str | None = None
     needs_human: str | None = None
     claims_done: bool = False
+    denied: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,13 +176,17 @@ class Worked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """An attempt that gave none: its kind decides what follows (DESIGN §5), `message` is the feedback."""
+    """An attempt that gave none: its kind decides what follows (DESIGN §5), `message` is the feedback.
+
+    `of_login`: the limit or the lost access is the agent login's, so every run that uses it meets it.
+    """
 
     kind: FailureKind
     message: str
     retry_after_s: float | None = None
     usage: Usage = UNKNOWN_USAGE
     session: str | None = None
+    of_login: bool = False
 
     def __post_init__(self) -> None:
         if self.retry_after_s is not None:
@@ -169,7 +200,8 @@ class Score:
     `status` may be left out: then `value` at or above the gate's `min` passes. `raw`, `unit` and
     `direction` tell the measure as taken. `failing` names the items that fail; a score with a
     number or such a set is `graded`, and only graded scores can converge. An `error` has a cause:
-    *tool* (the gate could not run) or *evidence* (it ran and proves nothing).
+    *tool* (the gate could not run) or *evidence* (it ran and proves nothing). `unsure`: it passes, but by an opinion
+    too weak to be believed alone, so a person is asked.
     """
 
     value: float
@@ -183,6 +215,7 @@ class Score:
     graded: bool = False
     failing: tuple[str, ...] = ()
     evidence: Mapping[str, Any] = field(default_factory=dict)
+    unsure: bool = False
 
     def __post_init__(self) -> None:
         finite("a score", self.value, low=0, high=1)
@@ -213,7 +246,7 @@ class Scored:
 class Verdict:
     """All scores of one iteration together; its `reasons` are the next feedback, blockers first.
 
-    `score` weighs every gate, `required_score` the required ones, which alone decide `passed`.
+    `unsure` are required gates that pass by an opinion too weak to be believed alone. `score` weighs every gate, `required_score` the required ones, which alone decide `passed`.
     `failing` is the set of failing items, `None` when nothing graded was measured.
     """
 
@@ -228,6 +261,7 @@ class Verdict:
     broken: tuple[str, ...] = ()
     objective: float | None = None
     min_gain: float = 0.0
+    unsure: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.score <= 1.0:  # the quick way round: made in every iteration
@@ -296,6 +330,18 @@ class Feedback:
     interrupted: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """The conversation that the last attempt held with its agent, and what the attempts of this run used in it.
+
+    `iteration` is that of the last of them. What an agent counts up over a whole session is lessened by `usage`.
+    """
+
+    id: str
+    usage: Usage = UNKNOWN_USAGE
+    iteration: int = 0
+
+
 @dataclass(frozen=True, kw_only=True)  # no slots: copied by `replacing.replace`
 class Attempt:
     """One call of the agent: what is wanted, what came of it so far, and what is left to spend.
@@ -315,4 +361,5 @@ class Attempt:
     previous: Any = None
     best: Best | None = None
     reserve_usd: float | None = None
+    session: Session | None = None
     workdir: str | None = None

@@ -5,14 +5,14 @@ Rule: as for `apply`. A fact that cannot follow raises `IllegalEvent`.
 
 from __future__ import annotations
 
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 from loopwright.core import events as ev
 from loopwright.core.closing import best_measures, better, closing, doubtful
 from loopwright.core.ratchet import counts
 from loopwright.core.replacing import replace
 from loopwright.core.state import EDITS, RECENT, Iteration, LoopState, Totals
-from loopwright.core.values import Outcome, Scored, Usage
+from loopwright.core.values import PARTS, UNKNOWN_USAGE, Outcome, Scored, Session, Usage
 from loopwright.errors import IllegalEvent
 
 REWRITES: Final = 3  # times the gates may void each other's scores in one iteration
@@ -46,6 +46,7 @@ def attempt_started(state: LoopState, event: ev.AttemptStarted) -> LoopState:
         ),
         answer=None,
         restored=(),
+        denied_again=(),
         wait_until=None,
         wait_why="",
         snapshot=event.snapshot or state.snapshot,
@@ -63,7 +64,8 @@ def attempt_ended(
         raise IllegalEvent(f"{type(event).__name__} without an open attempt")
     seconds = it.seconds + event.seconds
     interruptions = 0
-    output, summary, notes = state.output, state.summary, state.notes
+    output, summary, notes, session = state.output, state.summary, state.notes, state.session
+    denied, again = state.denied, state.denied_again
     match event:
         case ev.AttemptInterrupted(cause=cause):
             usage = Usage(cost_usd=it.open.reserve_usd)
@@ -73,10 +75,14 @@ def attempt_ended(
             used = it.used + (kind != "rate_limited")
             kinds = (*it.kinds, kind)[-RECENT:]
             it = replace(it, open=None, seconds=seconds, failed=event, used=used, kinds=kinds)
+            session = _session(state.session, event, it.number)
         case ev.AttemptSucceeded(result=output, summary=summary, usage=usage):
             notes = notes[it.notes_shown :]
             it = replace(it, open=None, seconds=seconds, done=True, output=output, summary=summary)
             it = replace(it, previous=state.output)
+            session = _session(state.session, event, it.number)
+            again = tuple(what for what in event.denied if what in denied)
+            denied = event.denied
         case _:
             assert_never(event)
     total = _spend(state.totals, usage, event.seconds, cut=isinstance(event, ev.AttemptInterrupted))
@@ -88,11 +94,39 @@ def attempt_ended(
         interruptions=interruptions,
         output=output,
         summary=summary,
+        session=session,
+        denied=denied,
+        denied_again=again,
         notes=notes,
         snapshot=event.snapshot or state.snapshot,
         work=state.work if event.snapshot in {None, state.snapshot} else event.snapshot,
         evidence=_evidence(state, event.evidence),
     )
+
+
+def _session(
+    before: Session | None, event: ev.AttemptSucceeded | ev.AttemptFailed, iteration: int
+) -> Session | None:
+    """The session that goes on after this attempt: the one it names, with what was used in it; "" ends it."""
+    if event.session is None:
+        return before
+    if not event.session:
+        return None
+    same = before is not None and before.id == event.session
+    usage = _more(before.usage if before is not None and same else UNKNOWN_USAGE, event.usage)
+    return Session(id=event.session, usage=usage, iteration=iteration)
+
+
+def _more(so_far: Usage, usage: Usage) -> Usage:
+    """Both together, as far as they are known: what one does not tell, the session's next total holds."""
+    if so_far is UNKNOWN_USAGE:
+        return usage
+    names = ("cost_usd", "tokens", *PARTS)
+    pairs = {name: (getattr(so_far, name), getattr(usage, name)) for name in names}
+    sums: dict[str, Any] = {
+        name: (a or 0) + (b or 0) for name, (a, b) in pairs.items() if a is not None or b is not None
+    }
+    return Usage(model=usage.model, plan=usage.plan, **sums)
 
 
 def _evidence(state: LoopState, seen: str | None) -> str | None:
@@ -150,10 +184,29 @@ def gate_scored(state: LoopState, event: ev.GateScored) -> LoopState:
     scores = tuple(s for s in it.scores if s.gate != event.gate)
     scored = Scored(gate=event.gate, score=event.score, seconds=event.seconds)
     spent = event.seconds - event.beside_s
+    totals, costs, it_cost = (
+        replace(state.totals, seconds=state.totals.seconds + spent),
+        state.gate_costs,
+        it.cost_usd,
+    )
+    if event.usage is not None:
+        cost, tokens = event.usage.cost_usd, event.usage.tokens
+        totals = replace(
+            totals,
+            cost_usd=totals.cost_usd + (cost or 0.0),
+            unknown_costs=totals.unknown_costs + (cost is None),
+            tokens=totals.tokens + (tokens or 0),
+            unknown_tokens=totals.unknown_tokens + (tokens is None),
+        )
+        costs = {**costs, event.gate: costs.get(event.gate, 0.0) + (cost or 0.0)}
+        it_cost = None if cost is None or it_cost is None else it_cost + cost
     return replace(
         state,
-        current=replace(it, scores=(*scores, scored), seconds=it.seconds + spent, verdict=None),
-        totals=replace(state.totals, seconds=state.totals.seconds + spent),
+        current=replace(
+            it, scores=(*scores, scored), seconds=it.seconds + spent, cost_usd=it_cost, verdict=None
+        ),
+        totals=totals,
+        gate_costs=costs,
     )
 
 
