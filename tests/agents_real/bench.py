@@ -61,7 +61,8 @@ class Row:
     limit: Callable[[datetime], dict[str, Any]] = lambda _: {}  # the error of a usage limit with this reset
     tool: str = ""  # what it calls its shell
     allowed: Callable[[str], str] = lambda command: command  # this command, in words of its `allow`
-    can: frozenset[str] = frozenset()  # shell, deny, session, cut, limits: see the scenarios
+    tries: int = 1  # how often it asks before it gives up at a fault, as loopwright runs it
+    can: frozenset[str] = frozenset()  # shell, deny, session, cut, limits, waits: see the scenarios
     keys: tuple[str, ...] = ()  # variables that an agent without an adapter must be given by name
     by_hand: dict[str, Any] = field(default_factory=dict)  # the same CLI as a plain command
 

@@ -102,6 +102,7 @@ ROWS = (
         price=(3.0, 15.0),
         limit=_claude_limit,
         tool="Bash",
+        tries=2,
         allowed=lambda command: f"Bash({command})",
         keys=("ANTHROPIC_API_KEY",),
         by_hand={
@@ -133,7 +134,7 @@ ROWS = (
         limit=_openai_limit,
         tool="bash",
         by_hand={"run": "opencode run --format json --auto", "prompt": "arg"},
-        can=frozenset({"shell", "deny", "session", "cut", "limits"}),
+        can=frozenset({"shell", "deny", "session", "cut", "limits", "waits"}),
     ),
     Row(
         name="aider",
@@ -150,6 +151,7 @@ ROWS = (
             " --no-auto-commits --no-dirty-commits calc.py",
             "prompt": "file",
         },
+        can=frozenset({"waits"}),
     ),
     Row(
         name="acp",
@@ -160,6 +162,6 @@ ROWS = (
         price=(1.0, 2.0),
         limit=_openai_limit,
         tool="bash",
-        can=frozenset({"shell", "deny", "session", "cut"}),
+        can=frozenset({"shell", "deny", "session", "cut", "waits"}),
     ),
 )
