@@ -174,12 +174,25 @@ def test_a_denied_tool_that_repeats_asks_a_person_and_says_how_to_allow_it(bench
 @rows("deny")
 def test_what_is_allowed_and_the_gates_commands_run(bench):
     command = """python3 -c 'open("made-by-shell", "w")'"""
-    bench.script(*bench.shells(command, "python -S check.py"), when_exhausted="repeat_last")
-    bench.loop(trust="edit", allow=[bench.row.allowed(command)])
+    gate = "python -S -c 'import check'"
+    bench.script(*bench.shells(command, gate), when_exhausted="repeat_last")
+    bench.loop(gates=gate, trust="edit", allow=[bench.row.allowed(command)])
     ran, _ = bench.run("--max-iterations", "1")
     assert ran.code == 3, told(bench, ran)
     assert (bench.stage.folder / "made-by-shell").exists(), told(bench, ran)
     assert any("it is -1" in entry.get("last", "") for entry in bench.asked()), told(bench, ran)
+
+
+@rows("deny")
+def test_it_may_look_with_git_and_not_write_with_it(bench):
+    bench.script(
+        *bench.shells("git log --oneline", "git diff --output=../escaped HEAD"), when_exhausted="repeat_last"
+    )
+    bench.loop(trust="edit")
+    ran, _ = bench.run("--max-iterations", "1", "--no-wait")
+    assert ran.code in {3, 6}, told(bench, ran)
+    assert any("it is wrong" in entry["last"] for entry in bench.asked()), told(bench, ran)
+    assert not (bench.stage.folder.parent / "escaped").exists()
 
 
 @rows("shell")

@@ -6,7 +6,8 @@ result). API errors are tried again inside, eleven times in three minutes: CLAUD
 message comes in several events with the same id, whose numbers grow. After `--resume` the session id stays;
 `usage` is of this call, `total_cost_usd` of the whole session, `model_usage_since_last_result` of this call (not in
 2.1.197). As root, bypassing permissions is refused unless IS_SANDBOX=1. A message of a subagent has
-`parent_tool_use_id`. `apiKeySource` "none" means that a subscription pays. No `--max-turns` is given: time and money
+`parent_tool_use_id`. It looks with git unasked, and asks before `git diff --output=FILE`: a rule `Bash(git diff:*)`
+would let that through. `apiKeySource` "none" means that a subscription pays. No `--max-turns` is given: time and money
 bound it.
 
 Rule: as for every adapter (`_cli`).
@@ -14,13 +15,13 @@ Rule: as for every adapter (`_cli`).
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
 from loopwright.agents._cli import (
-    LOOKING,
     Cli,
     Talk,
     Trust,
@@ -134,9 +135,9 @@ def _permissions(
         return ()
     if trust == "full":
         return ("--permission-mode", "bypassPermissions")
-    looking = [f"Bash({command}:*)" for command in LOOKING]
-    gates = [f"Bash({' '.join(command)})" for command in place.commands]
-    return ("--permission-mode", "acceptEdits", "--allowedTools", *dict.fromkeys((*looking, *gates, *allow)))
+    gates = [f"Bash({shlex.join(command)})" for command in place.commands]
+    tools = dict.fromkeys((*gates, *allow))
+    return ("--permission-mode", "acceptEdits", *(("--allowedTools", *tools) if tools else ()))
 
 
 @dataclass(slots=True, kw_only=True)
