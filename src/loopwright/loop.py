@@ -235,6 +235,8 @@ def assemble(loop: Loop, *, project: Path, path: str, places: Mapping[str, str] 
     faults += found.faults
     if not found.faults and not _passable(loop, (gate.rule.required for gate in found.gates)):
         faults.append(("gates", _HOPELESS))
+    if not found.faults and found.opinions and _table(loop.approval).get("when") != "always":
+        faults.append(("gates", found.opinions))
     if found.agent is not None:
         mode = loop.mode(found.agent, found.improve)
         if mode == "none":

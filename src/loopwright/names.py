@@ -41,6 +41,7 @@ BUILT_IN: Final[Mapping[str, Mapping[str, str]]] = {
                 "score",
                 "checklist",
                 "diff",
+                "judge",
             )
         },
         **{name: f"loopwright.gates.suites:{name}" for name in ("tap", "gotest", "jest", "vitest", "cargo")},
@@ -52,15 +53,10 @@ FROM_FUNCTION: Final[Mapping[str, str]] = {
 }
 PLUGGED: Final = ("agents", "gates", "stores", "channels", "triggers", "monitors")
 # Names that DESIGN gives a meaning this version does not have. A tool may be run as a plain command
-# meanwhile; a word is no tool, so as a plain string it must not be taken for the command of that name
-# (`diff` is on every PATH).
+# meanwhile.
 LATER_TOOLS: Final[Mapping[str, frozenset[str]]] = {
     "agents": frozenset({"codex", "opencode", "aider"}),
     "gates": frozenset(),
-}
-LATER_WORDS: Final[Mapping[str, frozenset[str]]] = {
-    "agents": frozenset(),
-    "gates": frozenset({"judge"}),
 }
 
 
@@ -212,7 +208,7 @@ def nameless(kind: Kind, name: str, why: str = "") -> str:
     """Why `name` names nothing, with the nearest name that does."""
     one = kind.removesuffix("s")
     known = [*BUILT_IN[kind], *(point.name for point in points(kind))]
-    if name in LATER_TOOLS[kind] | LATER_WORDS[kind]:
+    if name in LATER_TOOLS[kind]:
         return f"the {one} {name!r} is not available in this version{why}"
     if name in known:  # said as a command
         return why.removeprefix(" and ")

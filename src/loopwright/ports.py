@@ -123,12 +123,14 @@ class Changes:
 class Seen:
     """What a gate may look at beside the workspace; what is a function is looked up when asked for.
 
-    `mark` is the best raw measure this gate took in earlier iterations, in its own direction; `spent_usd` what it spent
+    `goal` and `threshold` are the loop's. `mark` is the best raw measure this gate took in earlier iterations, in its own direction; `spent_usd` what it spent
     itself in this run. `past` (of a path from
     the workspace's top) and `changes` are `None` where no snapshots are made.
     """
 
     iteration: int
+    goal: str = ""
+    threshold: float = 0.85
     output: Any = None
     summary: str = ""
     workdir: Path | None = None

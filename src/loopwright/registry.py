@@ -21,7 +21,6 @@ from loopwright.names import (
     BUILT_IN,
     FROM_FUNCTION,
     LATER_TOOLS,
-    LATER_WORDS,
     Kind,
     agent_of_command,
     builtin,
@@ -60,6 +59,14 @@ class Resolved:
     improve: Agent | None
     gates: tuple[Gate, ...]
     faults: tuple[Fault, ...]
+
+    @property
+    def opinions(self) -> str:
+        """What is wrong where the required gates are opinions alone and none is let to be (`alone`); "" where not."""
+        required = [gate for gate in self.gates if gate.rule.required]
+        if not required or any(gate.alone or not gate.opinion for gate in required):
+            return ""
+        return f"only {required[0].name} is required, and it has an opinion: add a gate that measures, or say alone = true in it"
 
 
 def resolve_agent(value: object, *, project: Path, path: str) -> Agent:
@@ -193,7 +200,7 @@ def _used(kind: Kind, given: dict[str, Any], where: Where) -> object:
     found = _NAMED.fullmatch(use)
     if found and (maker := factory(kind, found[1])):
         return _product(kind, found[1], maker, given, found[2])
-    if found and found[1] in LATER_TOOLS[kind] | LATER_WORDS[kind]:
+    if found and found[1] in LATER_TOOLS[kind]:
         raise WrongError(("use", nameless(kind, found[1])))
     if use.startswith(SCRIPT) or _ATTR.fullmatch(use):
         return _product(kind, use, imported(use, where.project), given)
@@ -206,7 +213,7 @@ def _said(kind: Kind, value: str, where: Where) -> object:
     found = _NAMED.fullmatch(value)
     if found and (maker := factory(kind, found[1])):
         return _product(kind, found[1], maker, {}, found[2])
-    if found and found[1] in LATER_WORDS[kind] | (LATER_TOOLS[kind] if found[2] else frozenset()):
+    if found and found[2] and found[1] in LATER_TOOLS[kind]:
         raise wrong(nameless(kind, found[1]))
     if value.startswith(SCRIPT) or _ATTR.fullmatch(value):
         return _product(kind, value, imported(value, where.project), {})
@@ -274,6 +281,6 @@ def _shared(product: object, given: Mapping[str, Any], taken: Mapping[str, objec
             min_gain=given.get("min_gain", rule.min_gain),
         ),
         after=tuple(given.get("after", product.after)),
-        env=tuple(given.get("env", product.env)),
+        env=tuple(dict.fromkeys((*product.env, *given.get("env", ())))),  # its own key stays
         **{word: given[word] for word in _PLAIN if word in given},
     )

@@ -117,6 +117,8 @@ async def _measured(
     it = state.current
     seen = Seen(
         iteration=iteration,
+        goal=run.policy.goal,
+        threshold=run.policy.threshold,
         output=it.output if it else None,
         summary=it.summary if it else "",
         workdir=root if run.workspace.mode != "none" else None,

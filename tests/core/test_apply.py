@@ -64,6 +64,7 @@ LEGAL = [  # a fact, and the states it may follow
     (failed("unknown"), {"open"}),
     (ev.AttemptInterrupted(cause="crash"), {"open"}),
     (ev.WaitStarted(until=BEGIN, seconds=1.0, why="w"), {*BETWEEN, "failed"}),
+    (ev.DaySpent(day="2026-03-01", cost_usd=1.0), EVERY - {"ended"}),
     (ev.WorkspaceChanged(snapshot="t"), EVERY - {"open", "ended"}),
     (ev.EvidenceChanged(paths=("a",), action="restored"), EVERY - {"ended"}),
     (SCORE, {*WORKING, "new", "paused", "stopping"}),

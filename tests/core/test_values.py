@@ -50,6 +50,7 @@ VALUES = {  # what is built: the numbers it takes
     ),
     lambda **k: ev.AttemptInterrupted(cause="crash", **k): ("seconds",),
     lambda **k: ev.WaitStarted(until=NOW, why="w", **k): ("seconds",),
+    lambda **k: ev.DaySpent(**{"day": "2026-03-01", "cost_usd": 1.0, **k}): ("cost_usd",),
     lambda **k: ev.GateScored(**{"gate": "g", "score": OK, "seconds": 1.0, **k}): (
         "seconds",
         "beside_s",
@@ -84,7 +85,7 @@ def test_every_number_of_a_fact_is_in_the_table():
         if str(f.type) in {"float", "float | None"}
     }
     assert {name for _, name in numbers} <= {name for _, name in ROWS}
-    assert len(numbers) == 10
+    assert len(numbers) == 11
 
 
 @pytest.mark.parametrize("name", sorted(LIMITS))

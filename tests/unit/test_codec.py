@@ -24,6 +24,7 @@ FACTS = (
     ev.AttemptFailed(kind="rate_limited", message="429", seconds=0.5, retry_after=30.0, dice=0.25),
     ev.AttemptInterrupted(cause="crash", seconds=2.0),
     ev.WaitStarted(until=AT, seconds=30.0, why="rate limited"),
+    ev.DaySpent(day="2026-03-01", cost_usd=1.5),
     ev.WorkspaceChanged(snapshot="abc", cause="baseline"),
     ev.EvidenceChanged(paths=("tests/t.py",), action="restored"),
     ev.GateScored(

@@ -1,5 +1,6 @@
 """Every case of INDEX.tsv, through the gate a user would have: what it says there is what comes out."""
 
+import json
 import re
 import shlex
 import sys
@@ -8,6 +9,7 @@ import pytest
 from a_place import CASES, place, score
 
 from loopwright.gates.coverage import coverage
+from loopwright.gates.judge import judge
 from loopwright.gates.junit import junit
 from loopwright.gates.lint import lint
 from loopwright.gates.pytest import pytest as pytest_gate
@@ -15,7 +17,6 @@ from loopwright.gates.sarif import sarif
 from loopwright.gates.score import score as score_gate
 from loopwright.gates.suites import gotest, jest, tap
 from loopwright.gates.types import types
-from loopwright.names import BUILT_IN
 
 AREAS = ("junit", "coverage", "lint", "types", "sarif", "tap", "gotest", "jest", "score")
 GATES = {"lint": lint, "types": types, "sarif": sarif, "tap": tap, "gotest": gotest, "jest": jest}
@@ -129,14 +130,21 @@ def test_every_row_has_a_file_and_every_file_a_row():
     assert {r for r in rows if r.split("/")[0] in AREAS} == files
 
 
-# Rows that wait for what is not built, each with the reason.
-LATER = {"score/judge_outputs.jsonl": "the gate judge, which reads verdicts of a model"}
+OPINIONS = [json.loads(line) for line in (CASES / "score" / "judge_outputs.jsonl").read_text().splitlines()]
 
 
-def test_a_row_that_waits_is_still_waited_for():
-    for row in LATER:
-        gate = LATER[row].split()[2].rstrip(",")
-        assert gate not in BUILT_IN["gates"], f"{gate} is there: test {row}"
+@pytest.mark.parametrize("case", OPINIONS, ids=[case["expected"][:24] for case in OPINIONS])
+def test_a_verdict_is_read_as_its_row_says(case, tmp_path):
+    gate = judge(rubric="Is it good?", agent=["printf", "%s", case["text"]], min=0.7)
+    found = score(gate, place(tmp_path), workdir=None, output="the work")
+    number = re.search(r"score (?:parses as )?([\d.]+)", case["expected"])
+    if case["expected"].startswith("ERROR"):
+        assert (found.status, found.value, found.graded, found.cause) == ("error", 0.0, False, "evidence")
+    else:
+        assert (found.status, found.value) == (
+            "pass" if float(number[1]) >= 0.7 else "fail",
+            float(number[1]),
+        )
 
 
 SCORES = [line.split("\t") for line in (CASES / "score" / "score_values.tsv").read_text().splitlines()[1:]]

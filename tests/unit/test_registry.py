@@ -127,8 +127,8 @@ def test_a_command_is_the_fourth_rule(project):
     [
         ("pytets", "no gate is called 'pytets' and no program 'pytets' is on PATH; did you mean 'pytest'?"),
         ("nothing-like-it -x", "no gate is called 'nothing-like-it' and no program 'nothing-like-it' is on PATH"),
-        ("judge", "the gate 'judge' is not available in this version"),
-        ("judge:x", "the gate 'judge' is not available in this version"),
+        ("judge", "rubric: missing: judge needs it"),
+        ("judge:x", "judge: say who judges: model = … or agent = … (a command), one of the two"),
         ("vitest --run", "no program 'vitest' is on PATH"),
         ("A=1 make", "'A=1' is no program; to set a variable for a command, write env A=1 make"),
         ("sh -c x && y", "'sh -c x && y' needs a shell for '&&' and loopwright runs none: write sh -c 'sh -c x && y'"),
@@ -136,7 +136,6 @@ def test_a_command_is_the_fourth_rule(project):
         ("sh -c 'x", "\"sh -c 'x\" is not a command: no closing quotation"),
         ({"use": "pytets"}, "use: no gate is called 'pytets'; did you mean 'pytest'?; use = takes a name or module:attr, a command is written use = \"command\", run = …"),
         ({"use": "ruff check ."}, "use: no gate is called 'ruff check .'; use = takes a name or module:attr, a command is written use = \"command\", run = …"),
-        ({"use": "judge", "rubric": "x"}, "use: the gate 'judge' is not available in this version"),
         ("no_such_module_x:gate", "no module 'no_such_module_x' in {root} and none installed; if a script of yours defines it, run that script again"),
         ("{module}:smal", "module '{module}' has no 'smal'; did you mean 'small'?"),
         ("{module}:number", "'{module}:number' gives 7, not a gate"),
@@ -197,7 +196,7 @@ def test_a_command_line_of_a_known_cli_is_its_adapter(project):
     assert project.agent("claude -p --model opus").login is not None
     assert project.agent("claude --version").login is None  # no work is asked of it
     (tools / "claude").rename(tools / "judge")
-    assert problems(project.gate, "judge") == ["the gate 'judge' is not available in this version"]
+    assert problems(project.gate, "judge") == ["rubric: missing: judge needs it"]
 
 
 def test_every_fault_of_every_option_at_once(project):

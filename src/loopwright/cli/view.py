@@ -142,9 +142,8 @@ class View:
             case ev.Judged():
                 self._verdict = event
             case ev.WaitStarted(until=until, why=why):
-                self.line(
-                    f"  #{self._number:<3} waiting: {why}, until {until:%H:%M:%S} UTC ({self._problem})"
-                )
+                after = f" ({self._problem})" if self._problem else ""
+                self.line(f"  #{self._number:<3} waiting: {why}, until {until:%H:%M:%S} UTC{after}")
             case ev.EvidenceChanged(paths=paths, action="restored"):
                 self.line(f"  !    the agent changed protected files; put back: {', '.join(paths[:5])}")
             case ev.EvidenceChanged(paths=paths, action="blocked"):

@@ -87,6 +87,8 @@ def _follow(state: LoopState, event: ev.Event) -> LoopState:
             return working.closed(state, event)
         case ev.WaitStarted():
             return working.wait_started(state, event)
+        case ev.DaySpent():
+            return replace(state, day=event)
         case ev.WorkspaceChanged():
             return working.workspace_changed(state, event)
         case ev.EvidenceChanged():

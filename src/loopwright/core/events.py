@@ -80,7 +80,10 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttemptStarted:
-    """Intent, on record before the effect: this attempt of this iteration begins from `snapshot`."""
+    """Intent, on record before the effect: this attempt of this iteration begins from `snapshot`.
+
+    `day` is the one in whose ledger `reserve_usd` is set aside (UTC).
+    """
 
     iteration: int
     attempt: int
@@ -90,6 +93,7 @@ class AttemptStarted:
     snapshot: str | None = None
     evidence: str | None = None
     reserve_usd: float | None = None
+    day: str | None = None
 
     def __post_init__(self) -> None:
         finite("allowance_s", self.allowance_s, low=0)
@@ -162,6 +166,17 @@ class WaitStarted:
     def __post_init__(self) -> None:
         finite("seconds", self.seconds, low=0)
         _aware("until", self.until)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DaySpent:
+    """What all runs of this store spent on a day (UTC), as its ledger said when it was too much for an attempt."""
+
+    day: str
+    cost_usd: float
+
+    def __post_init__(self) -> None:
+        finite("cost_usd", self.cost_usd, low=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,6 +375,7 @@ Event: TypeAlias = (
     | AttemptFailed
     | AttemptInterrupted
     | WaitStarted
+    | DaySpent
     | WorkspaceChanged
     | EvidenceChanged
     | GateScored

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Final, TypeAlias
 
@@ -65,6 +66,7 @@ class Limits:
     gate_timeout: float = 600.0
     max_consecutive_errors: int = 3
     budget: float | None = None
+    budget_per_day: float | None = None
     max_tokens: int | None = None
     reserve: float | None = None
     grace: float = 10.0
@@ -97,14 +99,15 @@ def used_tokens(totals: Totals) -> int:
 
 
 def reserve_usd(limits: Limits, totals: Totals) -> float | None:
-    """What to set aside for the next attempt: the estimate, else the dearest so far, else all that is left."""
-    if limits.budget is None:
-        return limits.reserve
-    if limits.reserve is not None:
+    """What to set aside for the next attempt: the estimate, else the dearest so far, else all that is left.
+
+    `None` where nothing is, and where only the day's money is bounded: how much of it is left only its ledger says.
+    """
+    if limits.reserve is not None or (limits.budget is None and limits.budget_per_day is None):
         return limits.reserve
     if totals.known_costs:
         return totals.dearest_usd
-    return max(0.0, limits.budget - spent(limits, totals))
+    return None if limits.budget is None else max(0.0, limits.budget - spent(limits, totals))
 
 
 def left(limits: Limits, state: LoopState) -> Left:
@@ -128,24 +131,47 @@ def exceeded(limits: Limits, state: LoopState) -> Ending | None:
 def used_up(limits: Limits, state: LoopState) -> Ending | None:
     """The first bound that forbids even another attempt of the same iteration: money, tokens, time, waiting."""
     totals = state.totals
-    return _money(limits, totals) or _tokens(limits, totals) or _time(limits, totals) or _waits(limits, state)
+    return (
+        _money(limits, totals)
+        or _day(limits, state)
+        or _tokens(limits, totals)
+        or _time(limits, totals)
+        or _waits(limits, state)
+    )
 
 
 def _money(limits: Limits, totals: Totals) -> Ending | None:
-    if limits.budget is None:
-        return None
-    reserve = reserve_usd(limits, totals) or 0.0
-    used = spent(limits, totals)
-    if used >= limits.budget or used + reserve > limits.budget + ROUNDING:
-        return (
-            "budget",
-            f"${used:.2f} of ${limits.budget:.2f} spent and another attempt may cost ${reserve:.2f}",
-        )
-    if totals.unknown_costs and limits.reserve is None:
+    if limits.budget is not None:
+        reserve = reserve_usd(limits, totals) or 0.0
+        used = spent(limits, totals)
+        if used >= limits.budget or used + reserve > limits.budget + ROUNDING:
+            return (
+                "budget",
+                f"${used:.2f} of ${limits.budget:.2f} spent and another attempt may cost ${reserve:.2f}",
+            )
+    bound = limits.budget if limits.budget is not None else limits.budget_per_day
+    if totals.unknown_costs and limits.reserve is None and bound is not None:
         who = _count(totals.unknown_costs, "attempt")
-        why = f"{who} did not report a cost, so the budget of ${limits.budget:.2f} cannot be kept"
+        why = f"{who} did not report a cost, so the budget of ${bound:.2f} cannot be kept"
         return "cost_unknown", f"{why}; set limits.reserve to an estimate per attempt"
     return None
+
+
+def _day(limits: Limits, state: LoopState) -> Ending | None:
+    """The day's money is used up, as its ledger said; the next day has its own."""
+    cap, seen, now = limits.budget_per_day, state.day, state.updated_at
+    if cap is None or seen is None or now is None or seen.day != day_of(now):
+        return None
+    reserve = reserve_usd(limits, state.totals) or 0.0
+    if seen.cost_usd < cap and seen.cost_usd + reserve <= cap + ROUNDING:
+        return None
+    more = f" and another attempt may cost ${reserve:.2f}" if seen.cost_usd < cap else ""
+    return "budget", f"${seen.cost_usd:.2f} of ${cap:.2f} spent on {seen.day} (UTC) by all runs here{more}"
+
+
+def day_of(at: datetime) -> str:
+    """The day of a ledger, by UTC: `2026-11-30`."""
+    return at.astimezone(UTC).date().isoformat()
 
 
 def _tokens(limits: Limits, totals: Totals) -> Ending | None:

@@ -100,6 +100,7 @@ class LoopState:
     denied_again: tuple[str, ...] = ()  # of that, what the one before was not either
     best: Best | None = None
     totals: Totals = Totals()
+    day: ev.DaySpent | None = None  # the last day whose money was too little
     gate_costs: Mapping[str, float] = field(default_factory=dict)  # US dollars that a gate itself spent
     errors: int = 0  # errored iterations in a row
     interruptions: int = 0  # crashes in a row

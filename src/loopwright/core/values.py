@@ -54,6 +54,7 @@ LIMITS: Final = COUNTS | {  # the names of `[limits]` that hold one number
     "idle_timeout",
     "gate_timeout",
     "budget",
+    "budget_per_day",
     "reserve",
     "grace",
 }

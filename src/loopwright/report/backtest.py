@@ -39,7 +39,7 @@ from loopwright.report.gather import Fact
 BEYOND: Final = "beyond the record"
 SLACK_S: Final = 1.0  # an attempt is cut a little after its time
 Timed: TypeAlias = Sequence[tuple[datetime, ev.Event]]
-World = ev.NoteAdded | ev.StopRequested | ev.WorkspaceChanged | ev.EvidenceChanged
+World = ev.NoteAdded | ev.StopRequested | ev.WorkspaceChanged | ev.EvidenceChanged | ev.DaySpent
 Ended = ev.AttemptSucceeded | ev.AttemptFailed | ev.AttemptInterrupted
 Mark = ev.AttemptStarted | ev.GateScored | ev.Judged | ev.IterationClosed | ev.ApprovalDecided
 

@@ -33,6 +33,8 @@ def told(before: LoopState, event: ev.Event, after: LoopState) -> tuple[Kind, st
             return ("work", what) if what else None
         case ev.WaitStarted(until=until, why=why):
             return "work", f"waits until {moment(until)}: {brief(why)}"
+        case ev.DaySpent(day=day, cost_usd=cost):
+            return "work", f"${cost:.2f} are spent on {day} by all runs here"
         case ev.WorkspaceChanged(cause=cause):
             words = {
                 "user": "the workspace was edited from outside",

@@ -90,6 +90,10 @@ def _gate(gate: Mapping[str, Any]) -> Named:
     found = Named(words=frozenset({Word("", cwd)}))
     if "run" in gate:
         found |= _command(_words(gate["run"]), cwd)
+    if name == "judge":
+        rubric = str(gate.get("rubric") or use.partition(":")[2])
+        words = frozenset({Word(rubric[1:].strip(), cwd)} if rubric.startswith("@") else ())
+        return found | Named(words=words) | _command(_words(gate.get("agent")), cwd)
     if name == "types":
         found |= _command([str(gate.get("tool", "mypy"))], cwd)
     elif len(argv) == 1 and (name in runners.TESTERS or name in runners.CHECKERS):
