@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -209,6 +210,19 @@ class Lease(Protocol):
         """Gives it back."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """An agent's login that must wait: until a limit is over, or (`until` is `None`) until somebody lifts it.
+
+    `why` is for people; `since` is when it was said. Times have their zone.
+    """
+
+    login: str
+    until: datetime | None
+    why: str
+    since: datetime
+
+
 Refused: TypeAlias = Taken | StoreError  # why one commit of several was not written: `Corrupt` is one
 
 
@@ -218,8 +232,9 @@ class Store(Protocol):
     Commits are bytes the store never looks into, without a newline; `n` counts from 1. Damage found in
     them is the reader's (`codec`) to name. A store may also have `place(run, n)`, where a commit stands, for
     that message, `one(run, n)`, commit `n` looked up anew, where an append alone would not notice that it was
-    spoilt, and `mend(run, kept_of)`, which makes anew what it keeps beside a journal (`mending`).
-    `loopwright.testing.check_store` tries all that is said here.
+    spoilt, and `mend(run, kept_of)`, which makes anew what it keeps beside a journal (`mending`). It may be without
+    ledgers and holds (`add total hold holds lift`, all of them): it then serves every run that needs none of these,
+    and who needs one asks first (`ledger.kept`). `loopwright.testing.check_store` tries all that is said here.
     """
 
     @property
@@ -259,6 +274,25 @@ class Store(Protocol):
 
     def lease(self, run: str, owner: str, ttl: float) -> Lease | None:
         """A lease on the run, or `None` while another living owner has one."""
+
+    def add(self, key: str, day: str, entry: str, amount: float) -> float:
+        """Counts an entry in the ledger `key` of a day (`2026-11-30`), durably; the ledger's total with it.
+
+        An entry is counted once: a second time, whatever the amount, changes nothing. Amounts may be negative;
+        `ValueError` where one, or the total, is not finite. A damaged ledger is `Corrupt`, never zero.
+        """
+
+    def total(self, key: str, day: str, entry: str | None = None) -> float:
+        """The total of a ledger, or what was counted of one entry; 0.0 where nothing was."""
+
+    def hold(self, login: str, until: datetime | None, why: str) -> None:
+        """Says, durably, that a login must wait; what was said last of a login is what counts."""
+
+    def holds(self) -> Sequence[Hold]:
+        """The holds in force, by login; one that is over is none. Damaged ones are `Corrupt`."""
+
+    def lift(self, login: str) -> None:
+        """Ends the hold of a login, durably, where there is one."""
 
     def close(self) -> None:
         """Lets go of files and connections."""

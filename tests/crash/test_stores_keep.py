@@ -15,7 +15,9 @@ from loopwright import run
 from loopwright.errors import StoreError, Taken
 from loopwright.stores import database, disk, lines
 from loopwright.stores.files import FilesStore
+from loopwright.stores.ledgers import Ledgers
 from loopwright.stores.memory import MemoryStore
+from loopwright.stores.sheets import FileSheets
 from loopwright.stores.sqlite import SqliteStore
 from loopwright.testing import check_store, os_calls, recorded, states, written
 
@@ -41,8 +43,36 @@ def test_memory_keeps_the_contract(place):
     assert not checked.losses, checked
 
 
+class Plain:
+    """A store without ledgers and holds, as the protocol allows."""
+
+    def __init__(self):
+        inner = MemoryStore()
+        for name in (
+            "append",
+            "append_with",
+            "append_all",
+            "read",
+            "heads",
+            "cached",
+            "signal",
+            "signals",
+            "settle",
+            "lease",
+            "close",
+        ):
+            setattr(self, name, getattr(inner, name))
+
+
+@pytest.mark.parametrize("ledgers", [True, False])
+def test_a_store_without_ledgers_says_so_or_is_told(ledgers, place):
+    checked = check_store(lambda _: Plain(), place, lasting=False, ledgers=ledgers)
+    assert [loss.partition(":")[0] for loss in checked.losses] == (["order", "uniqueness"] if ledgers else [])
+    assert not ledgers or "say ledgers=False" in str(checked)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "every"), [("files", 67), ("sqlite", 67)])
+@pytest.mark.parametrize(("kind", "every"), [("files", 89), ("sqlite", 89)])
 def test_a_store_keeps_the_contract(kind, every, place, record_property):
     checked = check_store(MAKE[kind], place, tap=TAPS[kind], every=every, chances=3)
     record_property("measured", f"check_store({kind}): {checked}")
@@ -124,11 +154,30 @@ def overwrites(self, run, n, commit, kept=None):
     self._db.execute("INSERT OR REPLACE INTO commits VALUES (?, ?, ?)", (key, crc32(commit), commit))
 
 
+def without_lock(self, name, change):
+    """Whoever comes at the same time loses what it wrote."""
+    path = self._folder / name
+    self._ready(path)
+    made = change(self.look(name))
+    if made is not None:
+        disk.put(path, disk.frame(made, sheet=name), sync=False)
+
+
+def counted_again(self, key, day, entry, amount):
+    """By whoever says it."""
+    return ledgers_add(self, key, day, f"{entry}/{os.urandom(8).hex()}", amount)
+
+
+def held_for_ever(*_):
+    """What was lifted goes on."""
+
+
 def torn_checkpoint(path, data, *, sync):
     path.write_bytes(data)
 
 
 lines_add = lines.add
+ledgers_add = Ledgers.add
 BROKEN = {
     "files: folders are not synced": ("files", disk, "sync_dir", no_sync, "durability"),
     "files: the fence is down": ("files", lines, "add", no_fence, "fencing"),
@@ -136,6 +185,10 @@ BROKEN = {
     "sqlite: commits are not synced": ("sqlite", database, "_tune", unsynced_wal, "durability"),
     "sqlite: the fence is down": ("sqlite", SqliteStore, "_insert", overwrites, "fencing"),
     "sqlite: consumed signals come again": ("sqlite", SqliteStore, "settle", forgotten, "crash"),
+    "files: ledgers have no lock": ("files", FileSheets, "edit", without_lock, "concurrency"),
+    "files: ledgers are not synced": ("files", FileSheets, "edit", without_lock, "durability"),
+    "sqlite: an entry is counted again": ("sqlite", Ledgers, "add", counted_again, "uniqueness"),
+    "sqlite: a lifted hold is there again": ("sqlite", SqliteStore, "lift", held_for_ever, "order"),
 }
 
 

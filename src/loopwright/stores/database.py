@@ -17,7 +17,7 @@ from loopwright.errors import Corrupt, StoreError
 from loopwright.stores import disk
 
 APPLICATION: Final = 0x4C505752  # "LPWR"
-VERSION: Final = 3
+VERSION: Final = 4
 ANEW: Final = "move it and, where they are, its -wal and -shm files aside; then restore a copy, or start anew"
 UNREADABLE: Final = (apsw.Error, UnicodeDecodeError)  # a name that is no text any more
 BUSY_MS: Final = 5000
@@ -36,7 +36,18 @@ CREATE TABLE folds (id INTEGER PRIMARY KEY, n INTEGER NOT NULL, body BLOB NOT NU
 CREATE TABLE signals (seq INTEGER PRIMARY KEY, run TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL, settled INTEGER NOT NULL DEFAULT 0, UNIQUE (run, key));
 CREATE TABLE leases (run TEXT PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID;
 """
-_TABLES: Final = {line.rstrip(";").encode() for line in _SCHEMA.split("\n") if line}
+# Since version 4: ledgers and holds. A file of version 3 gets it with the first of them, and is what it was till then.
+SHEETS: Final = """
+CREATE TABLE sheets (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, sum INTEGER NOT NULL, body BLOB NOT NULL);
+"""
+OLD: Final = 3
+
+
+def _tables(schema: str) -> set[bytes]:
+    return {line.rstrip(";").encode() for line in schema.split("\n") if line}
+
+
+_TABLES: Final = {OLD: _tables(_SCHEMA), VERSION: _tables(_SCHEMA + SHEETS)}
 
 
 def open_database(path: Path) -> apsw.Connection:
@@ -88,7 +99,7 @@ def _create(path: Path) -> None:
         _tune(db)
         db.pragma("application_id", APPLICATION)
         db.pragma("user_version", VERSION)
-        db.execute(_SCHEMA)
+        db.execute(_SCHEMA + SHEETS)
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         db.close()
         with suppress(FileExistsError):  # another process was first: its file is as good
@@ -134,11 +145,11 @@ def _check(path: Path, db: apsw.Connection) -> None:
     tables = {sql for (sql,) in schema}
     if app != APPLICATION:
         raise StoreError(f"{path} is a database of something else: name another file")
-    if version != VERSION:
+    if version not in _TABLES:
         raise StoreError(
             f"{path} has store version {version}; this loopwright reads {VERSION}: use the version that wrote it"
         )
-    if not tables >= _TABLES:
+    if not tables >= _TABLES[version]:
         raise Corrupt(f"{path} has lost tables, or their columns: {ANEW}")
 
 

@@ -155,6 +155,15 @@ def framed(path: Path) -> tuple[dict[str, Any], bytes] | None:
 
 
 @contextmanager
+def said(path: Path) -> Iterator[None]:
+    """What the system refuses is a `StoreError` that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(f"{error.filename or path} cannot be used: {error.strerror or error}") from error
+
+
+@contextmanager
 def held(path: Path) -> Iterator[int]:
     """The file `path`, open, while no other process has it in this way; `StoreError` when one does not let go."""
     fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)

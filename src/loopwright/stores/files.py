@@ -7,10 +7,11 @@
     folds/<run>.fold           a cached fold
     signals/<run>/<key>.signal   created once; <key>.settled beside it when it was consumed
     leases/<run>.lock          held by the process that drives the run
+    ledgers/ holds/            what was spent in a day, and which logins must wait: `ledgers`
 
 Rules. A commit is durable by one fsync of the journal; what people read is written after it, whole or not at
-all, and only a checkpoint is fsynced too, so that none is ever seen torn. Everything but journal and signals can
-be made anew (`mend`). A file that exists is never taken for a new one: the first commit is on disk before the
+all, and only a checkpoint is fsynced too, so that none is ever seen torn. Everything but journal, signals, ledgers
+and holds can be made anew (`mend`). A file that exists is never taken for a new one: the first commit is on disk before the
 journal has its name, so an empty one is damage. One host only: the kernel's file locks decide who writes.
 """
 
@@ -22,16 +23,20 @@ import stat
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote
 
 from loopwright.errors import Corrupt, StoreError, Taken
-from loopwright.ports import Kept, Refused
+from loopwright.ports import Hold, Kept, Refused
 from loopwright.stores import disk, lines
 from loopwright.stores.beside import Beside
 from loopwright.stores.lines import Seen
+
+if TYPE_CHECKING:
+    from loopwright.stores.ledgers import Ledgers
 
 JOURNAL: Final = ".journal.jsonl"
 LONGEST: Final = 200  # bytes of a signal's key, as a file's name
@@ -127,7 +132,7 @@ class FilesStore:
         path = self._journal(run)
         if b"\n" in commit:
             raise ValueError(f"commit {n} of {run} is more than one line")
-        with self._lock, _said(path):
+        with self._lock, disk.said(path):
             if n == 1:
                 self._begin(run, commit)
             elif not path.exists():
@@ -179,7 +184,7 @@ class FilesStore:
         """The commits above `after`, in order; `Corrupt` where they are not what was written."""
         path = self._journal(run)
         known = self._beside.known(run)  # before the journal, which then reaches at least as far
-        with _said(path):
+        with disk.said(path):
             try:
                 fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError:
@@ -202,7 +207,7 @@ class FilesStore:
     def heads(self, *, active: bool | None = None, limit: int = 1000) -> Iterable[tuple[str, bytes]]:
         """Runs with their heads, newest first; an empty head where it must be made from the journal."""
         found = []
-        with _said(self.folder):
+        with disk.said(self.folder):
             for run in self._runs():
                 fields, body = self._beside.framed(run, self._beside.head(run)) or ({}, b"")
                 if active is None or fields.get("active", True) == active:
@@ -244,7 +249,7 @@ class FilesStore:
         damaged, or older than what stands beside it.
         """
         path, told = self._journal(run), []
-        with self._lock, _said(path):
+        with self._lock, disk.said(path):
             if not path.exists():
                 return []
             with disk.held(path) as fd:
@@ -270,7 +275,7 @@ class FilesStore:
         folder, name = self._signals(run), quote(key, safe="")
         if not 0 < len(name) <= LONGEST:
             raise StoreError(f"the signal {key!r} has no fit name: {LONGEST} bytes at most")
-        with _said(folder):
+        with disk.said(folder):
             self._ready(folder / name)
             seq = len(disk.names(folder, ".signal")) + 1
             return disk.create(folder / f"{name}.signal", disk.frame(record, run=run, key=key, seq=seq))
@@ -279,7 +284,7 @@ class FilesStore:
         """The signals not yet settled, oldest first; `Corrupt` for a damaged one."""
         folder = self._signals(run)
         found = []
-        with _said(folder):
+        with disk.said(folder):
             for name in set(disk.names(folder, ".signal")) - set(disk.names(folder, ".settled")):
                 path = folder / f"{name}.signal"
                 fields, record = disk.framed(path) or ({}, b"")
@@ -294,7 +299,7 @@ class FilesStore:
         """Marks signals as consumed, durably."""
         folder = self._signals(run)
         marks = [folder / f"{quote(key, safe='')}.settled" for key in keys]
-        with _said(folder):
+        with disk.said(folder):
             for mark in marks:
                 if mark.with_suffix(".signal").exists():
                     os.close(os.open(mark, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -304,7 +309,7 @@ class FilesStore:
     def lease(self, run: str, owner: str, ttl: float) -> FilesLease | None:  # noqa: ARG002 - the kernel ends it
         """A lease on the run, or `None` while another process has it."""
         path = self._journal(run).parent / "leases" / f"{run}.lock"
-        with _said(path):
+        with disk.said(path):
             self._ready(path)
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             if not disk.flock(fd) or not os.path.samestat(os.fstat(fd), path.lstat()):
@@ -315,14 +320,33 @@ class FilesStore:
                 disk.write_all(fd, json.dumps({"owner": owner}).encode() + b"\n", 0)
             return FilesLease(fd, path)
 
+    # what belongs to no run
+
+    def _ledgers(self) -> Ledgers:
+        from loopwright.stores.ledgers import Ledgers  # verbs that read have no use for it
+        from loopwright.stores.sheets import FileSheets
+
+        return Ledgers(FileSheets(self.folder, self._ready))
+
+    def add(self, key: str, day: str, entry: str, amount: float) -> float:
+        """The ledger's total with this entry, which is counted once, durably."""
+        return self._ledgers().add(key, day, entry, amount)
+
+    def total(self, key: str, day: str, entry: str | None = None) -> float:
+        """The ledger's total, or what was counted of one entry."""
+        return self._ledgers().total(key, day, entry)
+
+    def hold(self, login: str, until: datetime | None, why: str) -> None:
+        """Says that a login must wait, durably."""
+        self._ledgers().hold(login, until, why)
+
+    def holds(self) -> list[Hold]:
+        """The holds in force, by login."""
+        return self._ledgers().holds()
+
+    def lift(self, login: str) -> None:
+        """Ends the hold of a login."""
+        self._ledgers().lift(login)
+
     def close(self) -> None:
         """Nothing is held open."""
-
-
-@contextmanager
-def _said(path: Path) -> Iterator[None]:
-    """What the system refuses is a `StoreError` that names the file."""
-    try:
-        yield
-    except OSError as error:
-        raise StoreError(f"{error.filename or path} cannot be used: {error.strerror or error}") from error

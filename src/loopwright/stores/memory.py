@@ -10,10 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from loopwright.errors import Taken
+from loopwright.errors import Corrupt, Taken
+from loopwright.stores.ledgers import Change, Ledgers
 
 if TYPE_CHECKING:  # what only types need is not loaded: verbs that read start the sooner
-    from loopwright.ports import Kept, Refused
+    from datetime import datetime
+
+    from loopwright.ports import Hold, Kept, Refused
 
 
 class MemoryLease:
@@ -34,6 +37,29 @@ class MemoryLease:
             del self._leases[self._run]
 
 
+class MemorySheets:
+    """Ledgers and holds of this process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sheets: dict[str, bytes] = {}
+
+    def look(self, name: str) -> bytes | None:
+        """What the sheet holds."""
+        return self._sheets.get(name)
+
+    def edit(self, name: str, change: Change) -> None:
+        """Puts what `change` makes of it in its place."""
+        with self._lock:
+            made = change(self._sheets.get(name))
+            if made is not None:
+                self._sheets[name] = made
+
+    def spoilt(self, name: str) -> Corrupt:
+        """The error for what cannot be."""
+        return Corrupt(f"{name} in memory is not as it was written")
+
+
 class MemoryStore:
     """A store in memory; one instance is one store."""
 
@@ -46,6 +72,7 @@ class MemoryStore:
         self._folds: dict[str, tuple[int, bytes]] = {}
         self._signals: dict[str, dict[str, tuple[bytes, bool]]] = {}
         self._leases: dict[str, str] = {}
+        self._ledgers = Ledgers(MemorySheets())
 
     def append(self, run: str, n: int, commit: bytes) -> None:
         """Writes commit `n` if absent; `Taken` if not."""
@@ -129,6 +156,26 @@ class MemoryStore:
                 return None
             self._leases[run] = owner
         return MemoryLease(self._leases, run, owner)
+
+    def add(self, key: str, day: str, entry: str, amount: float) -> float:
+        """The ledger's total with this entry, which is counted once."""
+        return self._ledgers.add(key, day, entry, amount)
+
+    def total(self, key: str, day: str, entry: str | None = None) -> float:
+        """The ledger's total, or what was counted of one entry."""
+        return self._ledgers.total(key, day, entry)
+
+    def hold(self, login: str, until: datetime | None, why: str) -> None:
+        """Says that a login must wait."""
+        self._ledgers.hold(login, until, why)
+
+    def holds(self) -> list[Hold]:
+        """The holds in force, by login."""
+        return self._ledgers.holds()
+
+    def lift(self, login: str) -> None:
+        """Ends the hold of a login."""
+        self._ledgers.lift(login)
 
     def close(self) -> None:
         """Nothing to let go of."""

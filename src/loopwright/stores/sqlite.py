@@ -22,7 +22,10 @@ from loopwright.stores import disk
 from loopwright.stores.database import ANEW, NUMBERS, UNREADABLE, open_database, problem
 
 if TYPE_CHECKING:  # what only types need is not loaded: verbs that read start the sooner
-    from loopwright.ports import Kept, Refused
+    from datetime import datetime
+
+    from loopwright.ports import Hold, Kept, Refused
+    from loopwright.stores.ledgers import Ledgers
 
 
 KNOWN: Final = 10_000  # runs whose numbers are remembered
@@ -363,6 +366,32 @@ class SqliteStore:
             lambda: self._db.execute("DELETE FROM leases WHERE run=? AND owner=?", (run, owner)),
             durable=False,
         )
+
+    def _ledgers(self) -> Ledgers:
+        from loopwright.stores.ledgers import Ledgers  # verbs that read have no use for it
+        from loopwright.stores.rows import RowSheets
+
+        return Ledgers(RowSheets(self.path, self._db, self._write, self._sync_found))
+
+    def add(self, key: str, day: str, entry: str, amount: float) -> float:
+        """The ledger's total with this entry, which is counted once, durably."""
+        return self._ledgers().add(key, day, entry, amount)
+
+    def total(self, key: str, day: str, entry: str | None = None) -> float:
+        """The ledger's total, or what was counted of one entry."""
+        return self._ledgers().total(key, day, entry)
+
+    def hold(self, login: str, until: datetime | None, why: str) -> None:
+        """Says that a login must wait, durably."""
+        self._ledgers().hold(login, until, why)
+
+    def holds(self) -> list[Hold]:
+        """The holds in force, by login."""
+        return self._ledgers().holds()
+
+    def lift(self, login: str) -> None:
+        """Ends the hold of a login."""
+        self._ledgers().lift(login)
 
     def close(self) -> None:
         """Lets go of the file."""

@@ -1,8 +1,8 @@
 """`check_store`: what every store must keep, tried; for loopwright's stores and for those of others.
 
-    order         commits come back as written, in order; heads newest first; signals oldest first
-    uniqueness    a number is written once, a gap is refused, a signal's key is never free again
-    concurrency   eight processes write at once: each number, and each key, has one winner
+    order         commits come back as written, in order; heads newest first; signals oldest first; the last hold counts
+    uniqueness    a number is written once, a gap is refused, a signal's key is never free again; an entry counts once
+    concurrency   eight processes write at once: each number, and each key, has one winner; no entry and no hold is lost
     fencing       a holder that was overtaken is refused, changes nothing, and one lease has one owner
     crash         killed at every operation, and again at every operation of the recovery
     durability    power is lost after every operation, on two kinds of disk
@@ -23,7 +23,7 @@ from typing import Final, TypeAlias
 
 from loopwright.errors import Corrupt, Taken
 from loopwright.ports import Store
-from loopwright.testing import play, power
+from loopwright.testing import counting, play, power
 from loopwright.testing.crash import Fault, How, Say, begun, crashed, ended, unsynced
 from loopwright.testing.operations import Op, Tap, os_calls
 
@@ -36,6 +36,9 @@ REFUSED: Final[tuple[How, ...]] = ("eio", "enospc")
 WRITERS: Final = 8
 NUMBERS: Final = 20
 SHOWN: Final = 20  # losses printed
+WITHOUT: Final = (
+    "it has not all of add, total, hold, holds and lift: if it keeps none of them, say ledgers=False"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,20 +61,22 @@ def check_store(
     *,
     tap: Tap = os_calls,
     lasting: bool = True,
+    ledgers: bool = True,
     families: tuple[str, ...] = FAMILIES,
     every: int = 1,
     chances: int = 4,
 ) -> Checked:
     """Tries the store that `make` opens on a folder, which may not exist yet; `folder` is for scratch.
 
-    `tap` shows the store's operations (by default what it does through `os`); a store that does not outlive
-    its process (`lasting=False`) is spared the families that need it to. `every` thins out crash and durability,
-    `chances` is how many disks are drawn by lot beside the three extreme ones after each operation.
+    `tap` shows the store's operations (by default what it does through `os`); a store that does not outlive its
+    process (`lasting=False`) is spared the families that need it to, one without ledgers and holds (`ledgers=False`)
+    what is asked of them. `every` thins out crash and durability, `chances` is how many disks are drawn by lot beside
+    the three extreme ones after each operation.
     """
     tried: dict[str, int] = {}
     losses: list[str] = []
     names = ("order", "uniqueness", "fencing") if not lasting else FAMILIES
-    trial = _Trial(make, tap)
+    trial = _Trial(make, tap, ledgers)
     checks: dict[str, Callable[[Path], Tried]] = {
         "order": lambda place: _order(trial, place),
         "uniqueness": lambda place: _uniqueness(trial, place),
@@ -119,6 +124,7 @@ class _Trial:
 
     make: Make
     tap: Tap
+    ledgers: bool
 
     @contextmanager
     def opened(self, folder: Path) -> Iterator[Store]:
@@ -173,7 +179,9 @@ def _order(trial: _Trial, place: Path) -> Tried:
             store.signal("r", f"note/{i}", b"%d" % i)
         if list(store.signals("r")) != [(f"note/{i}", b"%d" % i) for i in range(20)]:
             found.append("signals do not come back oldest first")
-    return {"order": 175}, found
+        if trial.ledgers:
+            found += counting.order(store) if play.keeps_ledgers(store) else [WITHOUT]
+    return {"order": 175 + 30 * trial.ledgers}, found
 
 
 def _uniqueness(trial: _Trial, place: Path) -> Tried:
@@ -204,7 +212,8 @@ def _uniqueness(trial: _Trial, place: Path) -> Tried:
             found.append("a signal's key was free twice")
         if list(store.signals("r")):
             found.append("a consumed signal is still there")
-    return {"uniqueness": 7}, found
+        found += counting.uniqueness(store) if trial.ledgers else []
+    return {"uniqueness": 7 + 6 * trial.ledgers}, found
 
 
 def _several(store: Store) -> list[str]:
@@ -272,6 +281,8 @@ def _concurrency(trial: _Trial, place: Path) -> Tried:
                         say(f"number {n}")
                     except Taken:
                         pass
+                    if trial.ledgers:
+                        counting.write(mine, me, n)
 
         return write
 
@@ -288,7 +299,8 @@ def _concurrency(trial: _Trial, place: Path) -> Tried:
     with trial.opened(place) as now:
         if [n for n, _ in now.read("r")] != list(range(1, NUMBERS + 1)):
             found.append("the numbers are not whole")
-    return {"concurrency": WRITERS * NUMBERS * 2}, found
+        found += counting.kept(now, WRITERS, NUMBERS) if trial.ledgers else []
+    return {"concurrency": WRITERS * NUMBERS * (2 + 2 * trial.ledgers)}, found
 
 
 def _crash(trial: _Trial, place: Path, every: int) -> Tried:

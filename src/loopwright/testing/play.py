@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from loopwright.errors import LoopwrightError, Taken
@@ -17,6 +18,12 @@ OTHER: Final = "r-2"
 SIZES: Final = (40, 700, 5000, 3, 1500, 600)  # bytes of the commits' padding: below and above a block
 SIGNALS: Final = {1: "stop/a", 3: "decision/b c", 4: "note/c"}  # left after this commit
 SETTLED: Final = {2: "stop/a", 5: "decision/b c"}
+LEDGER: Final = ("usd/spent", "2026-11-30")
+ENTRIES: Final = {1: ("r/1/1", 1.0), 5: ("r/1/1/settled", -0.5)}  # counted after this commit
+SUMS: Final = (0.0, 1.0, 0.5)  # after so many of them
+LATE: Final = datetime(9000, 1, 1, tzinfo=UTC)
+HELD: Final = {2: ("a login", None), 4: ("another", LATE)}  # held after this commit
+LIFTED: Final = {6: "a login"}
 
 
 def commit(n: int) -> bytes:
@@ -77,8 +84,28 @@ def play(store: Store, say: Callable[[str], None]) -> None:
         if n in SETTLED:
             store.settle(RUN, [SETTLED[n]])
             say(f"settled {SETTLED[n]}")
+        if keeps_ledgers(store):
+            _count(store, n, say, new=n > there)
     store.append(OTHER, 1, b'{"n":1}') if not list(store.read(OTHER)) else None
     say("other 1")
+
+
+def keeps_ledgers(store: Store) -> bool:
+    """Whether it has what a store may be without."""
+    return all(hasattr(store, name) for name in ("add", "total", "hold", "holds", "lift"))
+
+
+def _count(store: Store, n: int, say: Callable[[str], None], *, new: bool) -> None:
+    """What belongs after commit `n`; an entry is said again whoever wrote the commit, a hold is not."""
+    if n in ENTRIES:
+        store.add(*LEDGER, *ENTRIES[n])
+        say(f"entry {ENTRIES[n][0]}")
+    if n in HELD and new:
+        store.hold(*HELD[n], "over the limit")
+        say(f"hold {HELD[n][0]}")
+    if n in LIFTED and new:
+        store.lift(LIFTED[n])
+        say(f"lift {LIFTED[n]}")
 
 
 def wrong(store: Store, said: Iterable[str]) -> list[str]:
@@ -95,6 +122,7 @@ def wrong(store: Store, said: Iterable[str]) -> list[str]:
             found.append(f"commit {known} was acknowledged, but there are {len(lines)}")
         found += _signals(store, told)
         found += _beside(store, len(lines))
+        found += _counted(store, told, len(lines)) if keeps_ledgers(store) else []
         if "other 1" in told and list(store.read(OTHER)) != [(1, b'{"n":1}')]:
             found.append("the other run's commit was acknowledged and is not there")
     except (LoopwrightError, OSError, ValueError) as error:
@@ -116,6 +144,24 @@ def _signals(store: Store, told: set[str]) -> list[str]:
     return found
 
 
+def _counted(store: Store, told: set[str], lines: int) -> list[str]:
+    found = []
+    total, known = store.total(*LEDGER), sum(f"entry {name}" in told for name, _ in ENTRIES.values())
+    if total not in SUMS[known:]:
+        found.append(f"{known} entries were acknowledged, but the ledger's total is {total}")
+    holds = {hold.login: hold for hold in store.holds()}
+    for n, (login, until) in HELD.items():
+        held = holds.get(login)
+        lifted = login in LIFTED.values() and lines >= max(LIFTED)
+        if f"hold {login}" in told and held is None and not lifted:
+            found.append(f"the hold of {login} after commit {n} was acknowledged and is not there")
+        if held is not None and (held.until != until or held.why != "over the limit"):
+            found.append(f"the hold of {login} is not what was said")
+        if f"lift {login}" in told and held is not None:
+            found.append(f"the hold of {login} was lifted and is there again")
+    return found
+
+
 def _beside(store: Store, n: int) -> list[str]:
     found = []
     heads = dict(store.heads())
@@ -134,4 +180,7 @@ def whole(store: Store) -> list[str]:
     told = [f"commit {len(SIZES)}", "other 1", *(f"signal {k}" for k in SIGNALS.values())]
     found = wrong(store, [*told, *(f"settled {k}" for k in SETTLED.values())])
     found += [f"the key {key} is free again" for key in SIGNALS.values() if store.signal(RUN, key, b"{}")]
+    if keeps_ledgers(store):
+        sums = {store.add(*LEDGER, name, 7.0) for name, _ in ENTRIES.values()}
+        found += [f"an entry was counted twice: {sums}"] if sums != {SUMS[-1]} else []
     return found
