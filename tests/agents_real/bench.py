@@ -48,6 +48,15 @@ LIMITS = {
 }
 
 
+@dataclass(frozen=True)
+class Denied:
+    """What `trust = "edit"` does not let it do: a command, the file it would make, the word of `allow` that lets it."""
+
+    command: str
+    makes: str
+    word: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One adapter: how a loop file names it, what its CLI needs, how its model talks, what it can do."""
@@ -59,10 +68,9 @@ class Row:
     setting: Callable[[str, Path], dict[str, str]]  # (server, home): variables; may write files into the home
     price: tuple[float, float]  # US dollars for a million tokens in, and out
     limit: Callable[[datetime], dict[str, Any]] = lambda _: {}  # the error of a usage limit with this reset
-    tool: str = ""  # what it calls its shell
-    allowed: Callable[[str], str] = lambda command: command  # this command, in words of its `allow`
+    denied: Denied | None = None
     tries: int = 1  # how often it asks before it gives up at a fault, as loopwright runs it
-    can: frozenset[str] = frozenset()  # shell, deny, session, cut, limits, waits: see the scenarios
+    can: frozenset[str] = frozenset()  # shell, deny, looks, session, cut, limits, waits: see the scenarios
     keys: tuple[str, ...] = ()  # variables that an agent without an adapter must be given by name
     by_hand: dict[str, Any] = field(default_factory=dict)  # the same CLI as a plain command
 

@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bench import KEY, Row
+from bench import KEY, Denied, Row
 from dialects import AIDER, CLAUDE, CODEX, OPENCODE
 
+WRITES = """python3 -c 'open("made-by-shell", "w")'"""  # no CLI takes it for harmless
 QUIET = {"DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
 
 
@@ -101,14 +102,13 @@ ROWS = (
         setting=_claude,
         price=(3.0, 15.0),
         limit=_claude_limit,
-        tool="Bash",
         tries=2,
-        allowed=lambda command: f"Bash({command})",
+        denied=Denied(WRITES, "made-by-shell", f"Bash({WRITES})"),
         keys=("ANTHROPIC_API_KEY",),
         by_hand={
             "run": "claude -p --output-format stream-json --verbose --model claude-sonnet-4-5 --permission-mode bypassPermissions"
         },
-        can=frozenset({"shell", "deny", "session", "cut", "limits"}),
+        can=frozenset({"shell", "deny", "looks", "session", "cut", "limits"}),
     ),
     Row(
         name="codex",
@@ -118,11 +118,12 @@ ROWS = (
         setting=_codex,
         price=(5.0, 30.0),
         limit=_codex_limit,
+        denied=Denied("touch .git/made-by-shell", ".git/made-by-shell", "./.git"),
         keys=("OPENAI_API_KEY",),
         by_hand={
             "run": "codex exec --json --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox -m gpt-5.5 -"
         },
-        can=frozenset({"shell", "session", "limits"}),
+        can=frozenset({"shell", "deny", "session", "limits", "waits"}),
     ),
     Row(
         name="opencode",
@@ -132,9 +133,9 @@ ROWS = (
         setting=_opencode,
         price=(1.0, 2.0),
         limit=_openai_limit,
-        tool="bash",
+        denied=Denied(WRITES, "made-by-shell", WRITES),
         by_hand={"run": "opencode run --format json --auto", "prompt": "arg"},
-        can=frozenset({"shell", "deny", "session", "cut", "limits", "waits"}),
+        can=frozenset({"shell", "deny", "looks", "session", "cut", "limits", "waits"}),
     ),
     Row(
         name="aider",
@@ -161,7 +162,7 @@ ROWS = (
         setting=_opencode,
         price=(1.0, 2.0),
         limit=_openai_limit,
-        tool="bash",
+        denied=Denied(WRITES, "made-by-shell", WRITES),
         can=frozenset({"shell", "deny", "session", "cut", "waits"}),
     ),
 )

@@ -158,40 +158,46 @@ def test_a_server_that_hangs_is_left(bench):
 
 
 @rows("deny")
-def test_a_denied_tool_that_repeats_asks_a_person_and_says_how_to_allow_it(bench):
-    command = """python3 -c 'open("made-by-shell", "w")'"""
-    once = bench.shells(command, command)
+def test_what_is_denied_and_repeats_asks_a_person_and_says_how_to_allow_it(bench):
+    denied = bench.row.denied
+    once = bench.shells(denied.command, denied.command)
     bench.script(*once, *once, *once, *once, when_exhausted="repeat_last")
     bench.loop(trust="edit")
     ran, _ = bench.run("--no-wait", "--set", "limits.max_consecutive_errors=3")
     assert ran.code == 6, told(bench, ran)
-    assert not (bench.stage.folder / "made-by-shell").exists()
+    assert not (bench.stage.folder / denied.makes).exists()
     assert kinds(bench)[-1] == "blocked"
     (line,) = set(re.findall(r"allow = \[.*?\](?= lets)", ran.err)) or {""}
-    assert tomllib.loads(line)["allow"] == [bench.row.allowed(command)], ran.err
+    assert tomllib.loads(line)["allow"] == [denied.word], ran.err
 
 
 @rows("deny")
-def test_what_is_allowed_and_the_gates_commands_run(bench):
-    command = """python3 -c 'open("made-by-shell", "w")'"""
+def test_what_is_allowed_is_done(bench):
+    denied = bench.row.denied
+    bench.script(*bench.shells(denied.command), when_exhausted="repeat_last")
+    bench.loop(trust="edit", allow=[denied.word])
+    ran, _ = bench.run("--max-iterations", "1", "--no-wait")
+    assert (bench.stage.folder / denied.makes).exists(), told(bench, ran)
+
+
+@rows("shell")
+def test_it_may_run_what_the_gates_run(bench):
     gate = "python -S -c 'import check'"
-    bench.script(*bench.shells(command, gate), when_exhausted="repeat_last")
-    bench.loop(gates=gate, trust="edit", allow=[bench.row.allowed(command)])
-    ran, _ = bench.run("--max-iterations", "1")
-    assert ran.code == 3, told(bench, ran)
-    assert (bench.stage.folder / "made-by-shell").exists(), told(bench, ran)
-    assert any("it is -1" in entry.get("last", "") for entry in bench.asked()), told(bench, ran)
+    bench.script(*bench.shells(gate), when_exhausted="repeat_last")
+    bench.loop(gates=gate, trust="edit")
+    ran, _ = bench.run("--max-iterations", "1", "--no-wait")
+    answer = bench.asked()[1]["last"]  # the first request holds the feedback, which says the same
+    assert "it is -1" in answer, told(bench, ran)
 
 
-@rows("deny")
+@rows("looks")
 def test_it_may_look_with_git_and_not_write_with_it(bench):
     bench.script(
         *bench.shells("git log --oneline", "git diff --output=../escaped HEAD"), when_exhausted="repeat_last"
     )
     bench.loop(trust="edit")
     ran, _ = bench.run("--max-iterations", "1", "--no-wait")
-    assert ran.code in {3, 6}, told(bench, ran)
-    assert any("it is wrong" in entry["last"] for entry in bench.asked()), told(bench, ran)
+    assert "it is wrong" in bench.asked()[1]["last"], told(bench, ran)
     assert not (bench.stage.folder.parent / "escaped").exists()
 
 
@@ -251,14 +257,14 @@ def test_an_attempt_that_takes_more_tokens_than_are_left_is_ended_at_work(bench)
 @rows()
 def test_a_budget_ends_the_run(bench):
     turns = bench.mends(WRONG, HALF)
-    turns[0]["usage"] = {"input": 3_000_000, "output": 20}
+    turns[0]["usage"] = {"input": 100_000, "output": 20}
     if "cut" in bench.row.can:  # it tells what it used while it works: it is not left to go on
         turns = [turns[0], {"hang": True}]
     bench.script(*turns, when_exhausted="repeat_last")
-    bench.loop(limits={"budget": 1.0})
+    bench.loop(limits={"budget": 0.05})
     ran, seconds = bench.run()
     assert ran.code == 3, told(bench, ran)
     assert ran.doc["reason"] == "budget", told(bench, ran)
     assert ran.doc["iterations"] == 1
-    assert ran.doc["cost_usd"] == pytest.approx(bench.row.usd(1, 3_000_000), rel=0.1), told(bench, ran)
+    assert ran.doc["cost_usd"] == pytest.approx(bench.row.usd(1, 100_000), rel=0.1), told(bench, ran)
     assert seconds < 30
