@@ -118,7 +118,8 @@ ROWS = (
         setting=_codex,
         price=(5.0, 30.0),
         limit=_codex_limit,
-        denied=Denied("touch .git/made-by-shell", ".git/made-by-shell", "./.git"),
+        # It tells nothing of a command that has ended before it looks: this one takes its time.
+        denied=Denied("sleep 0.5; touch .git/made-by-shell", ".git/made-by-shell", "./.git"),
         keys=("OPENAI_API_KEY",),
         by_hand={
             "run": "codex exec --json --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox -m gpt-5.5 -"
