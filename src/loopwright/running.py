@@ -11,6 +11,7 @@ import time
 from collections import ChainMap
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
@@ -54,6 +55,7 @@ class Run:
     leaving: asyncio.Event = field(default_factory=asyncio.Event)
     lease: Lease | None = None
     lease_s: float = 30.0
+    taken: datetime = field(default_factory=lambda: datetime.now(UTC))  # when this host took it
     renewed: float = field(default_factory=time.monotonic)
     began: float = field(default_factory=time.monotonic)  # when the attempt under way did
     watched: tuple[Path, ...] = ()  # what no agent may change

@@ -44,7 +44,6 @@ from loopwright.units import shown
 LATER: Final[Mapping[str, tuple[object, ...]]] = {
     "prompt": (),
     "notes": (),
-    "limits.budget_per_day": (),
     "approval.channels": (),
     "approval.approvers": (),
     "workspace.path": (".",),

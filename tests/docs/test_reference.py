@@ -205,7 +205,7 @@ def test_a_default_of_the_top_level(key):
         assert printed == thawed(value)
 
 
-@pytest.mark.parametrize("name", sorted(set(vocabulary.LIMITS) - {"budget_per_day"}))
+@pytest.mark.parametrize("name", sorted(vocabulary.LIMITS))
 def test_a_default_of_a_limit(name):
     printed = default(table("configuration", "`[limits]`")[name][1])
     assert (None if printed is None else vocabulary.LIMITS[name](printed)) == getattr(Limits(), name)

@@ -209,7 +209,6 @@ def test_what_is_refused(said, message):
 LATER = [
     ({"prompt": "p.md"}, "prompt: not available in this version"),
     ({"notes": "n.md"}, "notes: not available in this version"),
-    ({"budget_per_day": 3}, "budget_per_day: not available in this version"),
     ({"approval": {"channels": ["slack"]}}, "approval.channels: not available in this version"),
     ({"approval": {"approvers": ["ann"]}}, "approval.approvers: not available in this version"),
     ({"workspace": {"path": "sub"}}, "workspace.path: 'sub' is not available in this version; available: ."),
