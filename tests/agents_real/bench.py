@@ -84,7 +84,7 @@ def missing(row: Row) -> str:
     """Why this CLI cannot be tried, or nothing."""
     note = AGENTS / f"{row.program}.failed"
     if note.exists():
-        return note.read_text().strip()
+        return " ".join(note.read_text().split())[-300:]
     return "" if (AGENTS / "bin" / row.program).exists() else "it is not installed: make test-agents"
 
 
