@@ -13,7 +13,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
-from loopwright import logins, spending, standing
+from loopwright import logins, prompting, spending, standing
 from loopwright.core import events as ev
 from loopwright.core import replacing
 from loopwright.core.limits import in_force
@@ -32,7 +32,8 @@ async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
     agent = run.improve if run.improve is not None and command.attempt.iteration > 1 else run.agent
     place = _place(run, agent, command.attempt)
     refused = await asyncio.to_thread(logins.held, run, agent, place) if agent.login is not None else None
-    aside = await _set_aside(run, command.attempt) if refused is None else None
+    bound = run.policy.limits.budget_per_day is not None
+    aside = await _set_aside(run, command.attempt) if bound and refused is None else None
     if isinstance(aside, ev.DaySpent):
         journal.record(run.clock.now(), aside)
         return
@@ -42,6 +43,9 @@ async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
     if aside is not None:
         most = min(aside.most_usd, asked.left.budget_usd if asked.left.budget_usd is not None else inf)
         asked = replacing.replace(asked, left=replace(asked.left, budget_usd=most), reserve_usd=aside.usd)
+    if run.notes:
+        asked = await asyncio.to_thread(prompting.with_notes, run, asked)
+        place = _place(run, agent, asked)
     outside = await _outside(run) if run.watched else {}
     started = ev.AttemptStarted(
         iteration=asked.iteration,
@@ -95,7 +99,7 @@ def _place(run: Run, agent: Agent, asked: Attempt) -> Place:
         active=run.workspace.sign_of_life if run.workspace.recorded else None,
         hear=run.hear,
         redact=run.journal.redact,
-        sandbox=run.sandbox((folder,), True),
+        sandbox=run.sandbox(_folders(run, folder), True),
         commands=tuple(words for gate in run.gates.values() for words in gate.commands),
     )
 
@@ -124,7 +128,7 @@ async def _learnt(
 
 async def _begun(run: Run, command: RunAgent) -> tuple[Attempt, Look]:
     """The attempt and what it begins from. A folder apart is set to its start, unless a person changed it since."""
-    state, asked = run.journal.state, replacing.replace(command.attempt, workdir=str(run.workspace.root))
+    state, asked = run.journal.state, _addressed(run, command.attempt)
     if (
         asked.session is not None
         and run.improve is not None
@@ -150,6 +154,14 @@ async def _begun(run: Run, command: RunAgent) -> tuple[Attempt, Look]:
         run.clock.now(), ev.WorkspaceChanged(snapshot=before.tree, evidence=before.evidence, cause="restored")
     )
     return replace(asked, feedback=replace(asked.feedback, interrupted=False)), before
+
+
+def _addressed(run: Run, attempt: Attempt) -> Attempt:
+    """The attempt with what only its host knows."""
+    workdir = str(run.workspace.root)
+    if run.render is None:
+        return replacing.replace(attempt, workdir=workdir)
+    return replacing.replace(attempt, workdir=workdir, template=run.template, render=run.render)
 
 
 async def _called(agent: Agent, asked: Attempt, place: Place) -> Worked | Failed:
@@ -272,4 +284,11 @@ def _marks(asked: Attempt, folder: Path) -> dict[str, str]:
         "LOOPWRIGHT_KEY": asked.key,
         "LOOPWRIGHT_BEST_SCORE": "" if asked.best is None else f"{asked.best.score:.4f}",
         "LOOPWRIGHT_ARTIFACTS": str(folder),
+        **({"LOOPWRIGHT_NOTES_FILE": asked.notes.file} if asked.notes is not None else {}),
     }
+
+
+def _folders(run: Run, folder: Path) -> tuple[Path, ...]:
+    """What an agent behind walls may write beside the workspace."""
+    notes = prompting.notes_file(run)
+    return (folder,) if notes is None or isinstance(run.notes, str) else (folder, notes.parent)

@@ -128,6 +128,7 @@ def project(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "checks", raising=False)
     (checks,) = blocks("gates", "python")
     (tmp_path / "checks.py").write_text(checks, encoding="utf-8")
+    (tmp_path / "prompt.md").write_text("{goal}\n{feedback}\n{notes}\n", encoding="utf-8")
     (tmp_path / "bin").mkdir()
     for program in ("claude", "uv", "npx"):
         (tmp_path / "bin" / program).touch(mode=0o755)
