@@ -152,6 +152,7 @@ class Heard:
     over: bool = False
     messages: dict[str, dict[str, int]] = field(default_factory=dict)
     limit: str = ""  # a limit that it told of, and when it is over
+    later: float = 0.0  # what it waits before it tries again: where the server asks for more, that
     result: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -172,6 +173,7 @@ class Heard:
                 return f"claude {brief(event.get('claude_code_version'))}, {self.model}"
             case "system", "api_retry":
                 status, error = event.get("error_status"), brief(event.get("error"))
+                self.later = (count_of(event.get("retry_delay_ms")) or 0) / 1000 if status == 429 else 0.0
                 return f"trying again after {status or 'an error'} {error}"
             case "rate_limit_event", _:
                 self.limit = _limit(event.get("rate_limit_info"))
@@ -216,7 +218,7 @@ class Heard:
             said,
             session="" if gone else said.session or self.session,
             usage=self._used(said),
-            error="" if bound else f"{error}{self.limit}" if error else "",
+            error="" if bound else f"{error}{self.limit or self._later(error)}" if error else "",
             cut="" if bound else said.cut,
             bound=bound,
             refused=(),
@@ -224,6 +226,11 @@ class Heard:
             needs_human=refused and f"{refused}: {said.summary}",
             failure=Failure("no_output", f"its session is gone: {error}") if gone else None,
         )
+
+    def _later(self, error: str) -> str:
+        """How long the server asked it to wait, where the error itself does not say when a limit is over."""
+        stated = "reset" in error.lower() or "try again" in error.lower()
+        return f" · retry-after: {self.later:g}" if self.later and not stated else ""
 
     def _used(self, said: Said) -> Usage:
         """What this attempt used: of a session that went on, without what came before."""
