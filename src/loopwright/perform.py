@@ -18,6 +18,7 @@ from loopwright.core import events as ev
 from loopwright.core import replacing
 from loopwright.core.limits import in_force
 from loopwright.core.policy import RunAgent
+from loopwright.core.showing import allow_line
 from loopwright.core.values import Attempt, Failed, Usage, Worked
 from loopwright.ports import Agent, Place
 from loopwright.running import UNSEEN, Cut, Run, Watched, environment_of, folder_of, just_seen, look
@@ -270,8 +271,7 @@ def _honest(worked: Worked, *, same: bool, recorded: bool) -> Worked | Failed:
 
 def denied(what: tuple[str, ...]) -> str:
     """What stopped an agent that was not allowed to do this, with the line that lets it."""
-    quoted = ", ".join(f'"{name}"' for name in what)
-    return f"it was not allowed to use {', '.join(what)} and changed nothing; allow = [{quoted}] lets it"
+    return f"it was not allowed to use {', '.join(what)} and changed nothing; {allow_line(what)} lets it"
 
 
 def _empty(output: Any) -> bool:

@@ -6,7 +6,8 @@ result). API errors are tried again inside, eleven times in three minutes: CLAUD
 message comes in several events with the same id, whose numbers grow. After `--resume` the session id stays;
 `usage` is of this call, `total_cost_usd` of the whole session, `model_usage_since_last_result` of this call (not in
 2.1.197). As root, bypassing permissions is refused unless IS_SANDBOX=1. A message of a subagent has
-`parent_tool_use_id`. `apiKeySource` "none" means that a subscription pays. No `--max-turns` is given: time and money
+`parent_tool_use_id`. It looks with git unasked, and asks before `git diff --output=FILE`: a rule `Bash(git diff:*)`
+would let that through. `apiKeySource` "none" means that a subscription pays. No `--max-turns` is given: time and money
 bound it.
 
 Rule: as for every adapter (`_cli`).
@@ -14,13 +15,13 @@ Rule: as for every adapter (`_cli`).
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
 from loopwright.agents._cli import (
-    LOOKING,
     Cli,
     Talk,
     Trust,
@@ -137,9 +138,9 @@ def _permissions(
         return ()
     if trust == "full":
         return ("--permission-mode", "bypassPermissions")
-    looking = [f"Bash({command}:*)" for command in LOOKING]
-    gates = [f"Bash({' '.join(command)})" for command in place.commands]
-    return ("--permission-mode", "acceptEdits", "--allowedTools", *dict.fromkeys((*looking, *gates, *allow)))
+    gates = [f"Bash({shlex.join(command)})" for command in place.commands]
+    tools = dict.fromkeys((*gates, *allow))
+    return ("--permission-mode", "acceptEdits", *(("--allowedTools", *tools) if tools else ()))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -154,6 +155,7 @@ class Heard:
     over: bool = False
     messages: dict[str, dict[str, int]] = field(default_factory=dict)
     limit: str = ""  # a limit that it told of, and when it is over
+    later: float = 0.0  # what it waits before it tries again: where the server asks for more, that
     result: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -174,6 +176,7 @@ class Heard:
                 return f"claude {brief(event.get('claude_code_version'))}, {self.model}"
             case "system", "api_retry":
                 status, error = event.get("error_status"), brief(event.get("error"))
+                self.later = (count_of(event.get("retry_delay_ms")) or 0) / 1000 if status == 429 else 0.0
                 return f"trying again after {status or 'an error'} {error}"
             case "rate_limit_event", _:
                 self.limit = _limit(event.get("rate_limit_info"))
@@ -218,7 +221,7 @@ class Heard:
             said,
             session="" if gone else said.session or self.session,
             usage=self._used(said),
-            error="" if bound else f"{error}{self.limit}" if error else "",
+            error="" if bound else f"{error}{self.limit or self._later(error)}" if error else "",
             cut="" if bound else said.cut,
             bound=bound,
             refused=(),
@@ -226,6 +229,11 @@ class Heard:
             needs_human=refused and f"{refused}: {said.summary}",
             failure=Failure("no_output", f"its session is gone: {error}") if gone else None,
         )
+
+    def _later(self, error: str) -> str:
+        """How long the server asked it to wait, where the error itself does not say when a limit is over."""
+        stated = "reset" in error.lower() or "try again" in error.lower()
+        return f" · retry-after: {self.later:g}" if self.later and not stated else ""
 
     def _used(self, said: Said) -> Usage:
         """What this attempt used: of a session that went on, without what came before."""
