@@ -209,7 +209,7 @@ def test_the_news_it_makes():
 # ── what is run ─────────────────────────────────────────────────────────────────────────────────────────
 
 OURS = "exec --json --skip-git-repo-check"
-QUIET = "-c check_for_update_on_startup=false -c analytics.enabled=false"
+QUIET = "-c check_for_update_on_startup=false -c analytics.enabled=false -c allow_login_shell=false"
 GOING = replace(ATTEMPT, session=BEFORE)
 
 

@@ -219,6 +219,7 @@ class Heard:
         refused = "the model refused" if self.result.get("stop_reason") == "refusal" else None
         return replace(
             said,
+            summary=said.summary or said.error if bound else said.summary,
             session="" if gone else said.session or self.session,
             usage=self._used(said),
             error="" if bound else f"{error}{self.limit or self._later(error)}" if error else "",
@@ -264,7 +265,7 @@ def _denials(listed: object) -> Iterator[str]:
     for entry in listed if isinstance(listed, list) else []:
         if isinstance(entry, Mapping):
             name, given = text_of(entry.get("tool_name"), 100) or "a tool", entry.get("tool_input")
-            command = brief(given.get("command")) if isinstance(given, Mapping) else ""
+            command = text_of(given.get("command"), 500) if isinstance(given, Mapping) else ""
             yield f"{name}({command})" if command else name
 
 

@@ -40,7 +40,10 @@ from loopwright.supervise import Exit
 
 KEYS: Final = ("CODEX_API_KEY", "OPENAI_API_KEY")
 GET: Final = "npm install -g @openai/codex, then log in: codex login"
-QUIET: Final = ("-c", "check_for_update_on_startup=false", "-c", "analytics.enabled=false")
+QUIET: Final = (
+    *("-c", "check_for_update_on_startup=false", "-c", "analytics.enabled=false"),
+    *("-c", "allow_login_shell=false"),  # a login shell forgets PATH, and with it the project's own tools
+)
 NETWORK: Final = "network"  # the word of `allow` for it; all others are folders
 WAITS: Final = 2  # times in a row that it says it waits for the network: seen 4 s and 12 s after its start
 GONE: Final = "no rollout found for thread id"
