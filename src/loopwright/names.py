@@ -24,7 +24,7 @@ from loopwright.references import raised
 Kind: TypeAlias = Literal["agents", "gates"]
 
 BUILT_IN: Final[Mapping[str, Mapping[str, str]]] = {
-    "agents": {name: f"loopwright.agents.{name}:{name}" for name in ("command", "claude")},
+    "agents": {name: f"loopwright.agents.{name}:{name}" for name in ("command", "claude", "opencode", "acp")},
     "gates": {
         **{
             name: f"loopwright.gates.{name}:{name}"
@@ -55,7 +55,7 @@ PLUGGED: Final = ("agents", "gates", "stores", "channels", "triggers", "monitors
 # Names that DESIGN gives a meaning this version does not have. A tool may be run as a plain command
 # meanwhile.
 LATER_TOOLS: Final[Mapping[str, frozenset[str]]] = {
-    "agents": frozenset({"codex", "opencode", "aider"}),
+    "agents": frozenset({"codex", "aider"}),
     "gates": frozenset(),
 }
 

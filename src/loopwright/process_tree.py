@@ -228,7 +228,8 @@ class Tree:
         step = max(0.05, min(5.0, limit / 4))
         if now - self.life_at >= step and self.alive_unheard(now):
             self.life_at = now
-        if now - self.life_at >= limit:
+        stuck = self.process.stuck is not None and self.process.stuck()
+        if stuck or now - self.life_at >= limit:
             self.end(self.process.grace_s, "idle")
         else:
             self.after(min(step, self.life_at + limit - now), "idle", self.look)

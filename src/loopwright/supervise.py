@@ -45,7 +45,8 @@ class Process:
     can read. Lengths of time are seconds. `idle_s`: so long without output, CPU use in the tree or a new value of
     `active` (a cheap fingerprint of the workspace) ends it. `finished` is asked about stdout lines that
     look like a complete JSON object; once it held, the program has `linger_s` left, and being ended then is no failure.
-    `each` hears every such line once, whole; when it answers True the program is ended (`cut`).
+    `each` hears every such line once, whole; when it answers True the program is ended (`cut`). `stuck` is asked now and
+    then where there is an `idle_s`: True ends it as `idle` before that.
     `drain_s`: how long output of what the program left behind is still read after its exit. `head_bytes` and
     `tail_bytes` of stdout are kept in memory. `redact` takes the secrets out of all that is kept or observed.
     """
@@ -62,6 +63,7 @@ class Process:
     finished: Callable[[bytes], bool] | None = None
     each: Callable[[bytes], bool] | None = None
     active: Callable[[], object] | None = None
+    stuck: Callable[[], bool] | None = None
     drain_s: float = 0.5
     log_bytes: int = 64 << 20
     head_bytes: int = 64 << 10

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import Any, Final, Literal, Protocol
 
 from loopwright.agents._prompted import Prompt, probe, prompted
@@ -24,12 +25,14 @@ from loopwright.core.values import UNKNOWN_USAGE, Attempt, Failed, Left, Usage, 
 from loopwright.errors import NotStartable
 from loopwright.ports import Agent, Place
 from loopwright.prompt import clean
+from loopwright.supervise import Exit
 
 Trust = Literal["edit", "full"]
 Talk = Literal["fresh", "continue"]
 
 LIMITS: Final[Mapping[str, Any]] = {"max_duration": 14400.0, "attempt_timeout": 2700.0, "idle_timeout": 900.0}
 LINGER_S: Final = 10.0  # after its last event
+RETRY_S: Final = 300.0  # without a word after it said that it waits: loopwright waits longer, and in sight
 VERSION_S: Final = 30.0
 LINE: Final = 120  # characters of a line of news
 _VERSION: Final = re.compile(r"\d+(?:\.\d+)+")
@@ -61,6 +64,8 @@ class Cli:
 
     `argv` is what follows `start`, for this attempt; `get` says how it is installed, `fix` what to do when its login is
     refused. `least` is the oldest version whose options these are. `login` names what it logs in with, never the secret.
+    `last` makes what was said whole, with what its events do not tell. `retries` are the events of one that says that it
+    waits and tries again: it may do so for `RETRY_S`.
     """
 
     name: str
@@ -76,6 +81,8 @@ class Cli:
     way: Prompt = "stdin"
     trust: Trust = "edit"
     version: tuple[str, ...] = ("--version",)
+    last: Callable[[Said | None, Exit, Place], Said | None] = lambda said, _end, _place: said
+    retries: Callable[[Mapping[str, Any]], bool] = lambda _event: False
 
 
 def agent(cli: Cli) -> Agent:
@@ -133,12 +140,14 @@ def version_of(argv: tuple[str, ...], place: Place) -> str:
 async def _call(cli: Cli, attempt: Attempt, place: Place) -> Worked | Failed:
     """One attempt: the prompt goes in, events come out, and what it used is known while it works."""
     events, cut = cli.events(attempt), ""
+    waits_since: float | None = None
 
     def each(line: bytes) -> bool:
-        nonlocal cut
+        nonlocal cut, waits_since
         event = event_of(line)
         if event is None:
             return False
+        waits_since = monotonic() if cli.retries(event) else None
         news = events.hear(event)
         if news and place.hear is not None:
             place.hear(f"{place.redact.text(news)}\n".encode(errors="replace"))
@@ -154,10 +163,11 @@ async def _call(cli: Cli, attempt: Attempt, place: Place) -> Worked | Failed:
         linger_s=LINGER_S,
         finished=lambda _: events.over,
         each=each,
+        stuck=lambda: waits_since is not None and monotonic() - waits_since >= RETRY_S,
     )
     if isinstance(end, Failed):
         return end
-    said = events.said()
+    said = cli.last(events.said(), end, place)
     ended = outcome(end, said, idle_s=place.idle_s, now=datetime.now().astimezone(), why=cut, prose=False)
     if isinstance(ended, Failed) and ended.message.startswith("authentication"):
         ended = replace(ended, message=f"{ended.message}; {cli.fix}")

@@ -63,11 +63,12 @@ async def prompted(
     linger_s: float | None = None,
     finished: Callable[[bytes], bool] | None = None,
     each: Callable[[bytes], bool] | None = None,
+    stuck: Callable[[], bool] | None = None,
     observe: Callable[[bytes], None] | None = None,
 ) -> Exit | Failed:
     """How the program ended that got the prompt this `way`, or why it could not be started.
 
-    `finished`, `each`, `observe` and `linger_s` as for `supervise`; `env` comes on top of the place's.
+    `finished`, `each`, `stuck`, `observe` and `linger_s` as for `supervise`; `env` comes on top of the place's.
     """
     text = place.redact.text(prompts.prompt(attempt))
     feedback = place.redact.text(prompts.feedback(attempt))
@@ -96,6 +97,7 @@ async def prompted(
         finished=finished,
         each=each,
         active=place.active,
+        stuck=stuck,
         redact=place.redact,
     )
     try:
