@@ -25,7 +25,7 @@ resume           done             0.00066 1530  500 1000   30  1  s  Second answ
 asked            done             0.00014  120  100    0   20  1  s  -
 denied           done             0.00084  720  600    0  120  6  s  I was not allowed to.
 maxturns         timed_out              -    -    -    -    -  -  -  -
-instream         timed_out              -    -    -    -    -  -  -  -
+instream         transient              -    -    -    -    -  -  s  a passing fault: UnknownError
 middrop          timed_out              -    -    -    -    -  -  -  -
 usage            timed_out              -    -    -    -    -  -  -  -
 ctx              context_overflow       -    -    -    -    -  -  s  the context is full: ContextOverflowError

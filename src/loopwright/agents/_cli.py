@@ -62,8 +62,8 @@ class Events(Protocol):
 class Cli:
     """The facts of one CLI.
 
-    `argv` is what follows `start`, for this attempt; `get` says how it is installed, `fix` what to do when its login is
-    refused. `least` is the oldest version whose options these are. `login` names what it logs in with, never the secret.
+    `argv` is what follows `start`, for this attempt, `before` what starts it, if another program does; `get` says how it
+    is installed, `fix` what to do when its login is refused. `least` is the oldest version whose options these are. `login` names what it logs in with, never the secret.
     `last` makes what was said whole, with what its events do not tell. `retries` are the events of one that says that it
     waits and tries again: it may do so for `RETRY_S`.
     """
@@ -78,6 +78,7 @@ class Cli:
     least: tuple[int, ...]
     login: Callable[[Place], str]
     keys: tuple[str, ...]
+    before: tuple[str, ...] = ()
     way: Prompt = "stdin"
     trust: Trust = "edit"
     version: tuple[str, ...] = ("--version",)
@@ -155,7 +156,7 @@ async def _call(cli: Cli, attempt: Attempt, place: Place) -> Worked | Failed:
         return bool(cut)
 
     end = await prompted(
-        (*cli.start, *cli.argv(attempt, place)),
+        (*cli.before, *cli.start, *cli.argv(attempt, place)),
         attempt,
         place,
         way=cli.way,

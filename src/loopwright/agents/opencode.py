@@ -71,7 +71,7 @@ LOGS: Final = ("--print-logs", "--log-level", "ERROR")
 BUILD: Final = "build"  # its own agent that may work
 _LET: Final = ("glob", "grep", "list", "lsp", "skill", "edit", "todowrite", "todoread")
 _READ: Final = {"*": "allow", "*.env": "deny", "*.env.*": "deny", "*.env.example": "allow"}
-_STOPPED: Final = ("The user has specified a rule", "The user rejected permission")
+STOPPED: Final = ("The user has specified a rule", "The user rejected permission")
 _GONE: Final = "Session not found"
 _TROUBLE: Final = re.compile(
     r"^timestamp=(?P<time>\S+) level=ERROR .*message=\"stream error\".* small=false "
@@ -116,17 +116,12 @@ def opencode(
             said += ["--agent", BUILD]
         return (*said, *args)
 
-    def environ(place: Place) -> Mapping[str, str]:
-        rules = {} if free else {(_after(args, "--agent") or BUILD): {"permission": permission(allow, place)}}
-        ours = {**CONFIG, "agent": rules} if rules else CONFIG
-        return {**QUIET, CONTENT: json.dumps(_merged(_configured(place.env.get(CONTENT)), ours))}
-
     return agent(
         Cli(
             name="opencode",
             start=start,
             argv=argv,
-            env=environ,
+            env=lambda place: environment(place, None if free else allow, _after(args, "--agent") or BUILD),
             events=lambda attempt: Heard(workdir=attempt.workdir or "", model=used),
             get=GET,
             fix="log in again (opencode auth login), or set the key of its provider",
@@ -164,6 +159,13 @@ _VALUED: Final = frozenset(
         *("--port", "--variant", "--log-level", "-p", "--password", "-u", "--username"),
     }
 )
+
+
+def environment(place: Place, allow: tuple[str, ...] | None, name: str = BUILD) -> Mapping[str, str]:
+    """The variables it runs with; its agent of that name gets our rules, `None` for none."""
+    rules = {} if allow is None else {"agent": {name: {"permission": permission(allow, place)}}}
+    both = _merged(_configured(place.env.get(CONTENT)), {**CONFIG, **rules})
+    return {**QUIET, CONTENT: json.dumps(both)}
 
 
 def permission(allow: tuple[str, ...], place: Place) -> dict[str, Any]:
@@ -308,10 +310,10 @@ class Heard:
         state = state if isinstance(state, Mapping) else {}
         given, error = state.get("input"), state.get("error")
         given = given if isinstance(given, Mapping) else {}
-        if isinstance(error, str) and error.startswith(_STOPPED):
-            self.refused = self.refused or error.startswith(_STOPPED[1])
+        if isinstance(error, str) and error.startswith(STOPPED):
+            self.refused = self.refused or error.startswith(STOPPED[1])
             if len(self.denied) < _DENIED:
-                self.denied[_denial(name, given, error)] = None
+                self.denied[denial(name, given, error)] = None
             return f"not allowed: {name} {inside(_what(given), self.workdir)}".strip()
         return f"{name} {inside(_what(given), self.workdir)}".strip()
 
@@ -381,7 +383,7 @@ def _what(given: Mapping[str, Any]) -> object:
     return next((given[key] for key in ("command", "filePath", "pattern", "url", "path") if key in given), "")
 
 
-def _denial(name: str, given: Mapping[str, Any], error: str) -> str:
+def denial(name: str, given: Mapping[str, Any], error: str) -> str:
     """What was not allowed, as `allow` would let it."""
     path = given.get("filePath") or given.get("path")
     if '"external_directory"' in error:
