@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -178,19 +178,19 @@ def test_trouble_that_passed_is_none(place):
     assert heard.said().good
 
 
-@pytest.mark.parametrize(("ago_s", "kind"), [(70, "rate_limited"), (500, "done")])
-def test_a_wait_in_silence_is_told_by_its_log(ago_s, kind, place):
-    at = (
-        (datetime.now(UTC) - timedelta(seconds=ago_s))
-        .isoformat(timespec="milliseconds")
-        .replace("+00:00", "Z")
-    )
+@pytest.mark.parametrize(
+    ("last_ms", "kind"), [(0, "rate_limited"), (1796000403926, "rate_limited"), (1796000403928, "done")]
+)
+@pytest.mark.parametrize("ended_by", ["idle", "timeout"])
+def test_a_wait_in_silence_is_told_by_its_log(last_ms, kind, ended_by, place):
+    """The log tells of its error at 1796000403927 ms."""
     line = (
-        f'timestamp={at} level=ERROR run=1 message="stream error" providerID=p modelID=m session.id=s small=false '
-        f'agent=build mode=primary error.error="AI_APICallError: This would exceed your rate limit"\n'
+        b'timestamp=2026-11-30T01:00:03.927Z level=ERROR run=1 message="stream error" providerID=p modelID=m '
+        b'session.id=s small=false agent=build mode=primary error.error="AI_APICallError: your rate limit"\n'
     )
-    end = ended(Heard(), replace(EXIT, code=143, ended="idle", stderr=line.encode()), place)
-    assert getattr(end, "kind", "done") == kind
+    stdout = json.dumps({"type": "step_start", "timestamp": last_ms}).encode() if last_ms else b""
+    end = replace(EXIT, code=143, ended=ended_by, stderr=line, stdout=stdout)
+    assert getattr(ended(Heard(), end, place), "kind", "done") == kind
 
 
 def test_what_it_was_not_allowed_is_told_as_allow_would_let_it(place):
@@ -253,7 +253,7 @@ def test_what_it_may_do(place):
     rules = rules_of(opencode(allow=("Bash(cargo test:*)", "make lint", "webfetch", "Edit(docs/*)")), place)
     assert next(iter(rules)) == "*"  # the last that fits decides
     assert rules["*"] == "deny"
-    assert list(rules["bash"].items())[0] == ("*", "deny")
+    assert next(iter(rules["bash"].items())) == ("*", "deny")
     assert {"npm test", "sh -c 'make && true'", "cargo test*", "make lint", "git status", "git diff *"} < set(
         rules["bash"]
     )
@@ -269,7 +269,7 @@ def test_what_the_user_configures_is_kept_and_ours_comes_last(place):
     both = content(opencode(), replace(place, env={"OPENCODE_CONFIG_CONTENT": json.dumps(theirs)}))
     assert (both["model"], both["agent"]["build"]["model"], both["autoupdate"]) == ("a/b", "a/c", False)
     rules = both["agent"]["build"]["permission"]
-    assert (rules["edit"], list(rules)[0], list(rules["bash"])[:2]) == ("allow", "*", ["npm *", "*"])
+    assert (rules["edit"], next(iter(rules)), list(rules["bash"])[:2]) == ("allow", "*", ["npm *", "*"])
     for odd in ("{", "[1]"):
         assert (
             content(opencode(), replace(place, env={"OPENCODE_CONFIG_CONTENT": odd}))["share"] == "disabled"

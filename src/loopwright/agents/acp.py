@@ -236,7 +236,7 @@ class Heard:
         if isinstance(error, str) and error.startswith(opencode.STOPPED[0]):
             return self._denied(opencode.denial(_tool(update), given, error))
         news = f"{brief(update.get('kind'))} {inside(update.get('title'), self.workdir)}".strip()
-        if update.get("status") != "in_progress" or news == self.news:
+        if update.get("status") not in {"pending", "in_progress"} or news == self.news:
             return ""
         self.news = news
         return news

@@ -22,7 +22,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from itertools import pairwise
 from pathlib import PurePosixPath
@@ -39,7 +39,7 @@ from loopwright.agents._cli import (
     login_of,
     named,
 )
-from loopwright.agents._said import Said, count_of, dollars, text_of
+from loopwright.agents._said import Said, count_of, dollars, event_of, text_of
 from loopwright.agents.failures import Failure
 from loopwright.argv import words
 from loopwright.core.values import PARTS, UNKNOWN_USAGE, Attempt, Usage
@@ -80,7 +80,6 @@ _TROUBLE: Final = re.compile(
 )
 _WORD: Final = re.compile(r"(?P<name>[A-Za-z_]+)(?:\((?P<pattern>.+)\))?", re.DOTALL)
 MIDDLE: Final = "it ended without a last step"
-NEAR_S: Final = 60.0  # its last sign of life may be so much later than its last error
 _DENIED: Final = 20  # kinds of denied calls that are kept
 
 
@@ -226,7 +225,7 @@ def _login(start: tuple[str, ...], provider: str, place: Place) -> str:
     return login_of(name, place, *PROVIDERS.get(provider, ()))
 
 
-def _last(said: Said | None, end: Exit, place: Place) -> Said | None:
+def _last(said: Said | None, end: Exit, _place: Place) -> Said | None:
     """What it said, with what only its end and its stderr tell."""
     if said is not None:
         return said
@@ -236,20 +235,21 @@ def _last(said: Said | None, end: Exit, place: Place) -> Said | None:
         return Said(error=gone.message, session="", failure=gone)
     if end.ended == "exited" and end.code == 0:
         return Said(error=MIDDLE, failure=Failure("no_output", MIDDLE))
-    if end.ended == "idle" and (trouble := _waits(told, place.idle_s or 0.0)):
+    if end.ended in {"idle", "timeout"} and (trouble := _waits(told, end.stdout)):
         return Said(error=trouble)
     return None
 
 
-def _waits(told: str, idle_s: float) -> str:
-    """The error that its log tells of just before the silence in which it was ended: it waited to try again."""
+def _waits(told: str, stdout: bytes) -> str:
+    """The error that its log tells of after its last event: it waited to try again when it was ended."""
     found = list(_TROUBLE.finditer(told))
+    events = (event_of(line) for line in reversed(stdout.splitlines()))
+    last = next((event.get("timestamp") for event in events if event is not None), 0)
     try:
-        since = datetime.now(UTC) - datetime.fromisoformat(found[-1]["time"]) if found else None
-    except (ValueError, TypeError):
+        at = datetime.fromisoformat(found[-1]["time"]).timestamp() * 1000 if found else None
+    except ValueError:
         return ""
-    near = since is not None and since.total_seconds() < idle_s + NEAR_S
-    return text_of(found[-1]["what"]) if near else ""
+    return text_of(found[-1]["what"]) if at is not None and isinstance(last, int) and at > last else ""
 
 
 @dataclass(slots=True, kw_only=True)
