@@ -65,7 +65,7 @@ class Cli:
     `argv` is what follows `start`, for this attempt, `before` what starts it, if another program does; `get` says how it
     is installed, `fix` what to do when its login is refused. `least` is the oldest version whose options these are. `login` names what it logs in with, never the secret.
     `last` makes what was said whole, with what its events do not tell. `retries` are the events of one that says that it
-    waits and tries again: it may do so for `RETRY_S`.
+    waits and tries again: it may do so for `RETRY_S`. `idle_cpu` is the share of CPU time it uses doing nothing.
     """
 
     name: str
@@ -80,6 +80,7 @@ class Cli:
     keys: tuple[str, ...]
     before: tuple[str, ...] = ()
     way: Prompt = "stdin"
+    idle_cpu: float = 0.01
     trust: Trust = "edit"
     version: tuple[str, ...] = ("--version",)
     last: Callable[[Said | None, Exit, Place], Said | None] = lambda said, _end, _place: said
@@ -162,6 +163,7 @@ async def _call(cli: Cli, attempt: Attempt, place: Place) -> Worked | Failed:
         way=cli.way,
         env=cli.env(place),
         linger_s=LINGER_S,
+        idle_cpu=cli.idle_cpu,
         finished=lambda _: events.over,
         each=each,
         stuck=lambda: waits_since is not None and monotonic() - waits_since >= RETRY_S,

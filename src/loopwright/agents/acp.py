@@ -114,12 +114,9 @@ def acp(
             login=partial(login_of, named(start)),
             keys=(*KEYS, *env),
             trust=trust,
+            idle_cpu=opencode.IDLE_CPU,
         )
     )
-
-
-def asked(_argv: tuple[str, ...]) -> None:
-    """No command line is known by itself to speak this protocol."""
 
 
 def allowed(allow: tuple[str, ...], place: Place) -> list[tuple[str, str | None]]:

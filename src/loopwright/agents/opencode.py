@@ -68,6 +68,7 @@ QUIET: Final = dict.fromkeys(
 )
 CONFIG: Final[Mapping[str, Any]] = {"autoupdate": False, "share": "disabled"}
 LOGS: Final = ("--print-logs", "--log-level", "ERROR")
+IDLE_CPU: Final = 0.03  # seen 0.012 while it waits for its model
 BUILD: Final = "build"  # its own agent that may work
 _LET: Final = ("glob", "grep", "list", "lsp", "skill", "edit", "todowrite", "todoread")
 _READ: Final = {"*": "allow", "*.env": "deny", "*.env.*": "deny", "*.env.example": "allow"}
@@ -129,6 +130,7 @@ def opencode(
             keys=(*KEYS, *env),
             trust=trust,
             last=_last,
+            idle_cpu=IDLE_CPU,
         )
     )
 
