@@ -4,6 +4,7 @@ import asyncio
 import json
 import shlex
 import sys
+import time
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -109,6 +110,18 @@ def test_how_an_answer_is_taken(answer, kind, text):
     assert (getattr(end, "message", None) or end.degraded or "").startswith(text or "")
 
 
+def test_a_long_wait_is_ended_and_ours():
+    heard = Heard()
+    heard.hear(
+        {"type": "retry", "status": {"message": "your rate limit", "next": (time.time() + 900) * 1000}}
+    )
+    assert heard.over
+    end = ended(heard, replace(EXIT, code=143, ended="lingered"))
+    assert (end.kind, end.retry_after_s) == ("rate_limited", pytest.approx(900, abs=2))
+    heard.hear({"type": "update", "update": {}})
+    assert heard.trouble == ""
+
+
 def test_a_turn_without_a_word_or_a_call_is_nothing():
     heard = Heard()
     heard.hear({"type": "result", **DONE})
@@ -135,6 +148,10 @@ def test_a_turn_without_a_word_or_a_call_is_nothing():
         ({"kind": "execute", "rawInput": {"command": "npm test; rm -rf /"}}, "execute(npm test; rm -rf /)"),
         ({"kind": "execute", "rawInput": {"command": "git diff --stat"}}, ""),
         ({"kind": "execute", "rawInput": {"command": "git diff $(rm x)"}}, "execute(git diff $(rm x))"),
+        (
+            {"kind": "execute", "rawInput": {"command": "git diff --output=../x"}},
+            "execute(git diff --output=../x)",
+        ),
         ({"kind": "execute", "rawInput": {"command": "git push"}}, "execute(git push)"),
         ({"kind": "execute", "rawInput": {"command": "cargo test -q"}}, ""),
         ({"kind": "execute", "rawInput": {"command": "cargo test & rm x"}}, "execute(cargo test & rm x)"),

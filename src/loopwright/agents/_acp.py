@@ -84,7 +84,9 @@ class Agent:
                 continue  # a word of its own that is no message
             if not isinstance(message, dict):
                 continue
-            if "method" in message:
+            if message.get("type") == "retry":  # said by our plug-in in opencode
+                tell("retry", status=message.get("status"))
+            elif "method" in message:
                 self.deal(message)
             elif message.get("id") == self.asked:
                 if message.get("error"):
@@ -185,7 +187,9 @@ def denial(call: Table, settings: Table) -> str:
         paths = places(call)
         if paths and all(inside(path) for path in paths):
             return ""
-    if kind == "execute" and not SHELL.search(what):
+    if (
+        kind == "execute" and not SHELL.search(what) and " --ou" not in what
+    ):  # git writes to what --output names
         for looking in settings.get("looking", []):
             if what == looking or what.startswith(f"{looking} "):
                 return ""
