@@ -13,16 +13,17 @@ from pathlib import Path
 import pytest
 from test_agent_command import EXIT
 
-from loopwright.agents import _cli, aider, claude, codex
+from loopwright.agents import _cli, aider, claude, codex, opencode
 from loopwright.agents._said import Said, event_of, last_result, outcome
-from loopwright.core.values import Failed, Session, Usage, Worked
+from loopwright.core.values import PARTS, Failed, Session, Usage, Worked
 from loopwright.ports import Place
 from loopwright.supervise import Exit
 
 SAMPLES = Path(__file__).parents[1] / "cases" / "agent-samples"
 TABLE = Path(__file__).with_name("agent_samples.tsv")
 NOW = datetime(2026, 11, 29, 13, 37, tzinfo=UTC)
-COLUMNS = ["cli", "case", "comes to", "cost", "tokens", "turns", "session", "text or message"]
+COLUMNS = ["cli", "case", "comes to", "cost", "tokens = input + cache write + cache read + output", "turns"]
+COLUMNS += ["session", "text or message"]
 # The sessions that a resumed one goes on with, as the run before it is on record.
 BEFORE = {
     "claude-code": Session(id="203b8f03-f431-4e4d-9d3f-26469ac82989", usage=Usage(cost_usd=0.00951)),
@@ -58,7 +59,9 @@ def heard(cli: str, case: str, end: Exit, place: Place) -> tuple[Said | None, Us
         said = aider.heard(end)
         return said, said.usage if said is not None else Usage()
     events: _cli.Events
-    if cli == "codex":
+    if cli == "opencode":
+        events = opencode.Heard(workdir="/WORK", model="fake/fake-model")
+    elif cli == "codex":
         events = codex.Heard(model="gpt-5.5", workdir="/WORK", before=before)
     else:
         events = claude.Heard(workdir="/WORK", before=before)
@@ -68,12 +71,14 @@ def heard(cli: str, case: str, end: Exit, place: Place) -> tuple[Said | None, Us
     said = events.said()
     if cli == "codex":
         said = codex._last((), said, end, place)
+    if cli == "opencode":
+        said = opencode._last(said, end, place)
     return said, events.usage
 
 
 def came_to(cli: str, case: str, place: Place) -> Worked | Failed:
     end = sample(cli, case)
-    if cli not in {"claude-code", "claude-code-2.1.197", "codex", "aider"}:
+    if cli not in {"claude-code", "claude-code-2.1.197", "codex", "opencode", "aider"}:
         return outcome(end, last_result(end), idle_s=None, now=NOW)
     said, usage = heard(cli, case, end, place)
     ended = outcome(end, said, idle_s=None, now=NOW, prose=cli == "aider")
@@ -93,9 +98,13 @@ def row(cli: str, case: str, ended: Worked | Failed) -> list[str]:
     text = ended.message if isinstance(ended, Failed) else ended.result.summary
     line = " ".join(text.split())
     session = {None: "-", "": "gone"}.get(result.session, "told")
-    numbers = [usage.cost_usd and round(usage.cost_usd, 6), usage.tokens, usage.turns]
-    return [cli, case, kind, *("-" if n is None else f"{n:g}" if isinstance(n, float) else str(n) for n in numbers),
-            session, line[:110]]  # fmt: skip
+    parts = [getattr(usage, name) for name in PARTS]
+    tokens = "-" if usage.tokens is None else str(usage.tokens)
+    if any(part is not None for part in parts):
+        tokens += " = " + " + ".join("-" if part is None else str(part) for part in parts)
+    cost = "-" if usage.cost_usd is None else f"{round(usage.cost_usd, 6):g}"
+    turns = "-" if usage.turns is None else str(usage.turns)
+    return [cli, case, kind, cost, tokens, turns, session, line[:110]]
 
 
 def test_every_sample_has_its_row():

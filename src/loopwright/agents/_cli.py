@@ -65,11 +65,11 @@ class Events(Protocol):
 class Cli:
     """The facts of one CLI.
 
-    `argv` is what follows `start`, for this attempt; `get` says how it is installed, `fix` what to do when its login is
-    refused. `least` is the oldest version whose options these are. `login` names what it logs in with, never the secret.
+    `argv` is what follows `start`, for this attempt, `before` what starts it, if another program does; `get` says how it
+    is installed, `fix` what to do when its login is refused. `least` is the oldest version whose options these are. `login` names what it logs in with, never the secret.
     `own` are the user's rules for its error texts.
     `last` makes what was said whole, with what its events do not tell. `retries` are the events of one that says that it
-    waits and tries again: it may do so for `RETRY_S`.
+    waits and tries again: it may do so for `RETRY_S`. `idle_cpu` is the share of CPU time it uses doing nothing.
     """
 
     name: str
@@ -81,7 +81,9 @@ class Cli:
     least: tuple[int, ...]
     login: Callable[[Place], str]
     keys: tuple[str, ...]
+    before: tuple[str, ...] = ()
     way: Prompt = "stdin"
+    idle_cpu: float = 0.01
     trust: Trust = "edit"
     version: tuple[str, ...] = ("--version",)
     events: Callable[[Attempt], Events] | None = None  # none: it prints text, and its adapter calls it itself
@@ -162,12 +164,13 @@ async def _call(cli: Cli, attempt: Attempt, place: Place) -> Worked | Failed:
         return bool(cut)
 
     end = await prompted(
-        (*cli.start, *cli.argv(attempt, place)),
+        (*cli.before, *cli.start, *cli.argv(attempt, place)),
         attempt,
         place,
         way=cli.way,
         env=cli.env(place),
         linger_s=LINGER_S,
+        idle_cpu=cli.idle_cpu,
         finished=lambda _: events.over,
         each=each,
         stuck=lambda: waits_since is not None and monotonic() - waits_since >= RETRY_S,
