@@ -124,7 +124,7 @@ def test_trouble_that_passed_is_none(place):
 
 @pytest.mark.parametrize(
     ("wait_s", "message", "kind"),
-    [(900, "your rate limit", "rate_limited"), (5, "your rate limit", None), (900, "oops", "transient")],
+    [(900, "your rate limit", "rate_limited"), (5, "your rate limit", None), (900, "oops", "rate_limited")],
 )
 def test_a_long_wait_is_ended_and_ours(wait_s, message, kind, place):
     heard = Heard()
