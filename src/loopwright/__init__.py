@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Locked,
         LoopwrightError,
         PermanentError,
+        RateLimited,
         RetryableError,
         UsageError,
     )
@@ -39,6 +40,7 @@ __all__ = [
     "Loop",
     "LoopwrightError",
     "PermanentError",
+    "RateLimited",
     "Result",
     "RetryableError",
     "Score",

@@ -19,11 +19,12 @@ from typing import Any, Final
 
 from loopwright import readers, vocabulary
 from loopwright.errors import ConfigError
-from loopwright.loop import Loop, assemble, impossible, read_goal
+from loopwright.loop import Loop, assemble, impossible
 from loopwright.places import holders, lines, told
 from loopwright.readers import Fault
 from loopwright.references import import_module, raised
 from loopwright.registry import resolve
+from loopwright.template import read_goal, read_template
 
 # The flags of `run` by their names in Python, each with what it sets. `gate` and `env` add, the rest replace.
 FLAGS: Final[Mapping[str, tuple[str, str]]] = {
@@ -46,6 +47,7 @@ TASKS: Final = (
     "Work through the open items of {file} in their order, one in each go. Tick an item (`[x]`) when its work is done, "
     "and change nothing else in that list."
 )
+_FILES: Final = {"goal": read_goal, "prompt": read_template}  # what a key's text may name the file of
 _NUMBERS: Final = frozenset({"max_iterations", "max_duration", "threshold", "budget"})
 
 
@@ -135,14 +137,9 @@ def _finished(draft: _Draft, path: str) -> Loaded:
     faults = [*draft.faults, *strays, *faults]
     faults += impossible(found, faults)
     if faults:
-        gates = given.get("gates")
-        named = resolve(
-            given.get("agent"),
-            given.get("improve"),
-            gates if isinstance(gates, list) else (),
-            project=draft.project,
-            path=path,
-        )
+        agents, gates = (given.get("agent"), given.get("improve")), given.get("gates")
+        gates = gates if isinstance(gates, list) else ()
+        named = resolve(*agents, gates, project=draft.project, path=path)
         raise ConfigError(*told(dict.fromkeys([*faults, *named.faults]), draft.places))
     loop = Loop.from_spec(draft.document)
     assemble(loop, project=draft.project, path=path, places=draft.places)
@@ -283,9 +280,15 @@ def _read_toml(draft: _Draft, file: Path, folder: Path) -> None:
         draft.faults.append(("baseline", "unknown key: say --no-baseline, or baseline=False in Python"))
     draft.document = document
     _join_gates(draft)
-    goal = document.get("goal")
-    if isinstance(goal, str):
-        document["goal"] = readers.take(draft.faults, "goal", lambda text: read_goal(text, file.parent), goal)
+    for key in _FILES:
+        _fetch(draft, key, file.parent)
+
+
+def _fetch(draft: _Draft, key: str, folder: Path) -> None:
+    """Puts the text of a file in the place of its name, which is one in `folder`."""
+    value, read = draft.document.get(key), _FILES.get(key)
+    if read is not None and isinstance(value, str):
+        draft.document[key] = readers.take(draft.faults, key, lambda name: read(name, folder), value)
 
 
 def _join_gates(draft: _Draft) -> None:
@@ -352,10 +355,8 @@ def _flag(draft: _Draft, name: str, value: Any) -> None:
         value = False
     elif name in _NUMBERS and isinstance(value, str):
         value = _toml_value(value)
-    elif name == "goal":
-        draft.places["goal"] = flag
-        value = readers.take(draft.faults, "goal", lambda text: read_goal(text, draft.project), value)
     draft.put(key, value, flag)
+    _fetch(draft, key, draft.project)
 
 
 def _work_through(draft: _Draft, folder: Path, file: str) -> None:
@@ -384,11 +385,7 @@ def _set(draft: _Draft, text: str) -> None:
         better = "--gate NAME, or --set gates=[…]" if key.startswith("gate") else "--no-baseline"
         raise ConfigError(f"{place}: cannot be set so; write {better}")
     draft.put(key, _toml_value(value.strip()), place)
-    if key == "goal" and isinstance(draft.document["goal"], str):
-        goal = draft.document["goal"]
-        draft.document["goal"] = readers.take(
-            draft.faults, "goal", lambda text: read_goal(text, draft.project), goal
-        )
+    _fetch(draft, key, draft.project)
 
 
 def _toml_value(text: str) -> Any:

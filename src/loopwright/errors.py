@@ -5,6 +5,7 @@
     ├── UsageError                   2   what was asked cannot be done as asked
     ├── PermanentError               7   raised by an agent: trying again cannot help
     ├── RetryableError               –   raised by an agent: trying again may help (`retry_after_s`)
+    ├── RateLimited                  –   raised by an agent: it is asked too often, or its plan is used up for now
     ├── NotStartable                 7   a program could not be started
     ├── BadEvidence                  –   a report that proves nothing; becomes a gate's `error` score
     ├── WorkspaceError               2   the folder cannot be snapshotted, restored or used
@@ -51,6 +52,14 @@ class PermanentError(LoopwrightError):
 
 class RetryableError(LoopwrightError):
     """Raised by an agent: another attempt may help, not before `retry_after_s` seconds."""
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        self.retry_after_s = retry_after_s
+        super().__init__(message)
+
+
+class RateLimited(LoopwrightError):
+    """Raised by an agent: refused for now, tried again after `retry_after_s` seconds; no attempt is used up."""
 
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
         self.retry_after_s = retry_after_s

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime
 from typing import Final
+from uuid import uuid4
 
 from loopwright.errors import StoreError
 from loopwright.ports import Store
@@ -31,21 +32,26 @@ def today(now: datetime) -> str:
     return now.astimezone(UTC).date().isoformat()
 
 
-def reserve(store: Store, run: str, iteration: int, attempt: int, day: str, usd: float) -> float:
+def booking(now: datetime, key: str) -> str:
+    """What an attempt that begins now is booked as, in the ledgers of its day; never the same again."""
+    return f"{today(now)}/{key}/{uuid4().hex[:8]}"
+
+
+def reserve(store: Store, booking: str, usd: float) -> float:
     """Puts what an attempt may cost on the ledger; all that is spent and reserved that day, with it.
 
-    Of two that reserve at once, at least one is told of both. An attempt is reserved and settled once: one that is
-    not begun after all is settled with 0, and its number is not used again.
+    Of two that reserve at once, at least one is told of both. One that is not begun after all is settled with 0.
     """
     _checked(store, usd)
-    store.add(RESERVED, day, _entry(run, iteration, attempt), usd)
+    day, entry = _parts(booking)
+    store.add(RESERVED, day, entry, usd)
     return sum(spent(store, day))
 
 
-def settle(store: Store, run: str, iteration: int, attempt: int, day: str, usd: float) -> None:
-    """Puts what an attempt did cost on the ledger and gives its reservation back; `day` is that of `reserve`."""
+def settle(store: Store, booking: str, usd: float) -> None:
+    """Puts what an attempt did cost on the ledger of the day it began, and gives its reservation back."""
     _checked(store, usd)
-    entry = _entry(run, iteration, attempt)
+    day, entry = _parts(booking)
     store.add(SPENT, day, entry, usd)
     reserved = store.total(RESERVED, day, entry)  # as it stands there, whatever a loop file says by now
     if reserved:
@@ -61,8 +67,9 @@ def spent(store: Store, day: str) -> tuple[float, float]:
     return store.total(SPENT, day), reserved
 
 
-def _entry(run: str, iteration: int, attempt: int) -> str:
-    return f"{run}/{iteration}/{attempt}"
+def _parts(booking: str) -> tuple[str, str]:
+    day, _, entry = booking.partition("/")
+    return day, entry
 
 
 def _checked(store: Store, usd: float) -> None:

@@ -23,7 +23,9 @@ from loopwright.core.policy import Asking, Policy
 from loopwright.errors import ConfigError
 from loopwright.places import told
 from loopwright.ports import Agent, Gate
-from loopwright.readers import Fault, WrongError
+from loopwright.readers import Fault
+from loopwright.sites import names
+from loopwright.template import read_goal, read_template, used
 
 Duration: TypeAlias = float | str
 Mode: TypeAlias = Literal["in_place", "worktree", "folder", "none"]
@@ -62,7 +64,7 @@ class Loop:
     may_change: Sequence[str] = ()
     known_failures: Literal["allow"] | None = None
     prompt: str | None = None
-    notes: str | None = None
+    notes: str | bool | None = None
     env: Sequence[str] = ()
     sandbox: str | Sequence[str] | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -142,7 +144,7 @@ class Loop:
         return cls(**{"goal": "", **said})
 
     def digest(self) -> str:
-        """The hash of what may not change under one run id: goal, agent, improve, gates with weights.
+        """The hash of what may not change under one run id: goal, prompt, agent, improve, gates with weights.
 
         A gate's `timeout` is a limit and not part of it; nor is the folder a script stands in.
         """
@@ -155,6 +157,7 @@ class Loop:
             "agent": _portable(_written("agent", self.agent)),
             "improve": _portable(_written("agent", self.improve)),
             "gates": [_counted(gate) for gate in self.gates],
+            **({"prompt": self.prompt} if self.prompt else {}),
         }
         text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode("ascii")).hexdigest()[:32]
@@ -211,7 +214,7 @@ _ASKING: Final = frozenset(f.name for f in fields(Asking))
 class Assembled:
     """A loop with all it names: what a host needs to run it.
 
-    `loop` has its goal read and every default written out: record this one. `mode` is the workspace's.
+    `loop` has its goal and prompt read and every default written out: record this one. `mode` is the workspace's.
     """
 
     loop: Loop
@@ -231,6 +234,11 @@ def assemble(loop: Loop, *, project: Path, path: str, places: Mapping[str, str] 
 
     faults: list[Fault] = []
     goal = readers.take(faults, "goal", lambda text: read_goal(text, project), loop.goal)
+    prompt = loop.prompt and readers.take(
+        faults, "prompt", lambda text: read_template(text, project), loop.prompt
+    )
+    if prompt and "notes" in used(prompt) and not loop.notes:
+        faults.append(("prompt", 'the template has {notes}: say notes = "progress.txt" or notes = true'))
     found = resolve(loop.agent, loop.improve, loop.gates, project=project, path=path)
     faults += found.faults
     if not found.faults and not _passable(loop, (gate.rule.required for gate in found.gates)):
@@ -241,11 +249,15 @@ def assemble(loop: Loop, *, project: Path, path: str, places: Mapping[str, str] 
         mode = loop.mode(found.agent, found.improve)
         if mode == "none":
             faults += [(key, _DEAD) for key in ("protected", "may_change") if getattr(loop, key)]
+            faults += [("notes", f"{loop.notes!r} {_DEAD}, or notes = true")] * isinstance(loop.notes, str)
             faults += [("gates", f"{g.name}: clean {_DEAD}") for g in found.gates if g.clean]
         faults += _homeless(loop, mode)
+    if isinstance(loop.notes, str):
+        again = (g for g in loop.protected if names(g, loop.notes))
+        faults += [("notes", f"{loop.notes!r} is protected by {g!r}, so it would be put back") for g in again]
     if faults or found.agent is None:
         raise ConfigError(*told(faults, places or {}))
-    whole = replace(loop, goal=goal).resolved(found.agent, found.improve)
+    whole = replace(loop, goal=goal, prompt=prompt).resolved(found.agent, found.improve)
     return Assembled(
         loop=whole,
         policy=whole.judged_by(found.gates),
@@ -297,22 +309,6 @@ def impossible(found: Mapping[str, Any], faults: Iterable[Fault] = ()) -> list[F
 
 def _passable(loop: Loop, required: Iterable[bool]) -> bool:
     return any(required) or _table(loop.approval).get("when") == "always" or loop.until == "limits"
-
-
-def read_goal(goal: str, folder: Path) -> str:
-    """The goal; for `@FILE`, a path below `folder`, what the file says."""
-    if not goal.startswith("@"):
-        return goal
-    path = folder / goal[1:].strip()
-    try:
-        return str(readers.text(path.read_text(encoding="utf-8"))).strip()
-    except OSError as error:
-        why = f"{path}: {error.strerror}"
-    except UnicodeDecodeError:
-        why = f"{path} is not UTF-8 text"
-    except WrongError:
-        why = f"{path} is empty or no text"
-    raise readers.wrong(f"{why} (a goal that begins with @ names a file)")
 
 
 def _dotted(name: str) -> str:

@@ -24,7 +24,10 @@ from loopwright.references import raised
 Kind: TypeAlias = Literal["agents", "gates"]
 
 BUILT_IN: Final[Mapping[str, Mapping[str, str]]] = {
-    "agents": {name: f"loopwright.agents.{name}:{name}" for name in ("command", "claude", "opencode", "acp")},
+    "agents": {
+        name: f"loopwright.agents.{name}:{name}"
+        for name in ("command", "claude", "codex", "opencode", "aider", "acp")
+    },
     "gates": {
         **{
             name: f"loopwright.gates.{name}:{name}"
@@ -55,7 +58,7 @@ PLUGGED: Final = ("agents", "gates", "stores", "channels", "triggers", "monitors
 # Names that DESIGN gives a meaning this version does not have. A tool may be run as a plain command
 # meanwhile.
 LATER_TOOLS: Final[Mapping[str, frozenset[str]]] = {
-    "agents": frozenset({"codex", "aider"}),
+    "agents": frozenset(),
     "gates": frozenset(),
 }
 

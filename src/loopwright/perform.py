@@ -9,14 +9,17 @@ from __future__ import annotations
 import asyncio
 import traceback
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
-from loopwright import standing
+from loopwright import logins, prompting, spending, standing
 from loopwright.core import events as ev
 from loopwright.core import replacing
+from loopwright.core.limits import in_force
 from loopwright.core.policy import RunAgent
-from loopwright.core.values import Attempt, Failed, Worked
+from loopwright.core.showing import allow_line
+from loopwright.core.values import Attempt, Failed, Usage, Worked
 from loopwright.ports import Agent, Place
 from loopwright.running import UNSEEN, Cut, Run, Watched, environment_of, folder_of, just_seen, look
 from loopwright.workspace.opened import Look
@@ -26,44 +29,43 @@ from loopwright.workspace.watch import prints
 async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
     """Performs one attempt: looks, records the intent, runs the agent, looks again, records the outcome."""
     journal = run.journal
+    agent = run.improve if run.improve is not None and command.attempt.iteration > 1 else run.agent
+    place = _place(run, agent, command.attempt)
+    refused = await asyncio.to_thread(logins.held, run, agent, place) if agent.login is not None else None
+    bound = run.policy.limits.budget_per_day is not None
+    aside = await _set_aside(run, command.attempt) if bound and refused is None else None
+    if isinstance(aside, ev.DaySpent):
+        journal.record(run.clock.now(), aside)
+        return
+    if isinstance(aside, Failed):
+        refused, aside = aside, None
     asked, before = await _begun(run, command)
+    if aside is not None:
+        most = min(aside.most_usd, asked.left.budget_usd if asked.left.budget_usd is not None else inf)
+        asked = replacing.replace(asked, left=replace(asked.left, budget_usd=most), reserve_usd=aside.usd)
+    if run.notes:
+        asked = await asyncio.to_thread(prompting.with_notes, run, asked)
+        if asked.notes is not None:
+            place = replace(place, env={**place.env, "LOOPWRIGHT_NOTES_FILE": asked.notes.file})
     outside = await _outside(run) if run.watched else {}
-    limits = run.policy.limits
-    journal.record(
-        run.clock.now(),
-        ev.AttemptStarted(
-            iteration=asked.iteration,
-            attempt=asked.number,
-            key=asked.key,
-            allowance_s=asked.deadline_s,
-            snapshot=before.tree,
-            evidence=before.evidence,
-            reserve_usd=asked.reserve_usd,
-        ),
+    started = ev.AttemptStarted(
+        iteration=asked.iteration,
+        attempt=asked.number,
+        key=asked.key,
+        allowance_s=asked.deadline_s,
+        snapshot=before.tree,
+        evidence=before.evidence,
+        reserve_usd=asked.reserve_usd if refused is None else 0.0,
+        booking=aside.booking if aside is not None else None,
     )
+    journal.record(run.clock.now(), started)
     await journal.save()
     run.gated = False  # from here on what changes is the agent's doing, or a person's
-    agent = run.improve if run.improve is not None and asked.iteration > 1 else run.agent
-    folder = folder_of(run, asked.iteration, f"attempt-{asked.number}", made=agent.in_folder)
-    place = Place(
-        root=run.workspace.root,
-        project=run.project,
-        artifacts=folder,
-        env=environment_of(run, agent.keys, _marks(asked, folder)),
-        timeout_s=asked.deadline_s,
-        grace_s=limits.grace,
-        idle_s=limits.idle_timeout,
-        active=run.workspace.sign_of_life if run.workspace.recorded else None,
-        hear=run.hear,
-        redact=run.journal.redact,
-        sandbox=run.sandbox((folder,), True),
-        commands=tuple(words for gate in run.gates.values() for words in gate.commands),
-    )
     run.begin(
         f"#{asked.iteration} agent working" + (f" (attempt {asked.number})" if asked.number > 1 else "")
     )
     run.began = run.clock.monotonic()
-    outcome = await watched(_called(agent, asked, place))
+    outcome = refused or await watched(_called(agent, asked, place))
     seconds = round(run.clock.monotonic() - run.began, 3)
     if agent.in_folder:
         journal.check()
@@ -79,11 +81,55 @@ async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
     )
     journal.record(run.clock.now(), fact)
     await journal.save()
+    if refused is None:
+        await _learnt(run, agent, place, started, outcome)
+
+
+def _place(run: Run, agent: Agent, asked: Attempt) -> Place:
+    """Where the attempt works."""
+    limits = run.policy.limits
+    folder = folder_of(run, asked.iteration, f"attempt-{asked.number}", made=agent.in_folder)
+    return Place(
+        root=run.workspace.root,
+        project=run.project,
+        artifacts=folder,
+        env=environment_of(run, agent.keys, _marks(asked, folder)),
+        timeout_s=asked.deadline_s,
+        grace_s=limits.grace,
+        idle_s=limits.idle_timeout,
+        active=run.workspace.sign_of_life if run.workspace.recorded else None,
+        hear=run.hear,
+        redact=run.journal.redact,
+        sandbox=run.sandbox(_folders(run, folder), True),
+        commands=tuple(words for gate in run.gates.values() for words in gate.commands),
+    )
+
+
+async def _set_aside(run: Run, asked: Attempt) -> spending.Aside | ev.DaySpent | Failed | None:
+    cap = in_force(run.policy.limits, run.journal.state).budget_per_day
+    return None if cap is None else await asyncio.to_thread(spending.set_aside, run, asked, cap)
+
+
+async def _learnt(
+    run: Run, agent: Agent, place: Place, started: ev.AttemptStarted, outcome: Worked | Failed | Cut
+) -> None:
+    """What others need to know of an attempt that is on record: about its login, and what it cost."""
+    if agent.login is not None and not isinstance(outcome, Cut):
+        await asyncio.to_thread(logins.learnt, run, agent, place, outcome)
+    match outcome:
+        case Worked(result=result):
+            usage: Usage | None = result.usage
+        case Failed(usage=usage):
+            pass
+        case Cut():
+            usage = None
+    if started.booking is not None or (usage is not None and usage.cost_usd):
+        await asyncio.to_thread(spending.settle, run, started, usage)
 
 
 async def _begun(run: Run, command: RunAgent) -> tuple[Attempt, Look]:
     """The attempt and what it begins from. A folder apart is set to its start, unless a person changed it since."""
-    state, asked = run.journal.state, replacing.replace(command.attempt, workdir=str(run.workspace.root))
+    state, asked = run.journal.state, _addressed(run, command.attempt)
     if (
         asked.session is not None
         and run.improve is not None
@@ -109,6 +155,14 @@ async def _begun(run: Run, command: RunAgent) -> tuple[Attempt, Look]:
         run.clock.now(), ev.WorkspaceChanged(snapshot=before.tree, evidence=before.evidence, cause="restored")
     )
     return replace(asked, feedback=replace(asked.feedback, interrupted=False)), before
+
+
+def _addressed(run: Run, attempt: Attempt) -> Attempt:
+    """The attempt with what only its host knows."""
+    workdir = str(run.workspace.root)
+    if run.render is None:
+        return replacing.replace(attempt, workdir=workdir)
+    return replacing.replace(attempt, workdir=workdir, template=run.template, render=run.render)
 
 
 async def _called(agent: Agent, asked: Attempt, place: Place) -> Worked | Failed:
@@ -217,8 +271,7 @@ def _honest(worked: Worked, *, same: bool, recorded: bool) -> Worked | Failed:
 
 def denied(what: tuple[str, ...]) -> str:
     """What stopped an agent that was not allowed to do this, with the line that lets it."""
-    quoted = ", ".join(f'"{name}"' for name in what)
-    return f"it was not allowed to use {', '.join(what)} and changed nothing; allow = [{quoted}] lets it"
+    return f"it was not allowed to use {', '.join(what)} and changed nothing; {allow_line(what)} lets it"
 
 
 def _empty(output: Any) -> bool:
@@ -233,3 +286,9 @@ def _marks(asked: Attempt, folder: Path) -> dict[str, str]:
         "LOOPWRIGHT_BEST_SCORE": "" if asked.best is None else f"{asked.best.score:.4f}",
         "LOOPWRIGHT_ARTIFACTS": str(folder),
     }
+
+
+def _folders(run: Run, folder: Path) -> tuple[Path, ...]:
+    """What an agent behind walls may write beside the workspace."""
+    notes = prompting.notes_file(run)
+    return (folder,) if notes is None or isinstance(run.notes, str) else (folder, notes.parent)

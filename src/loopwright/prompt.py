@@ -1,6 +1,7 @@
 """An attempt, as the Markdown an agent reads.
 
-Rule: pure and bounded. The goal stands first and whole; everything after it fits 16 KB and says what was left out.
+Rule: pure and bounded. The goal stands first and whole, unless the loop has a template of its own; how things stand
+fits 16 KB, the agent's notes as much again, and both say what was left out.
 What agents and gates printed is shown as data: cleaned, indented or quoted, never as headings of ours.
 """
 
@@ -12,11 +13,14 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from loopwright.core.values import Attempt, Best, Closed, Left
+from loopwright.template import fill
 
 FEEDBACK_BYTES: Final = 16 << 10
 OVERFLOW_BYTES: Final = 4 << 10  # after a context overflow: shorter
 REASON_BYTES: Final = 4 << 10  # one reason must not crowd out the others
 OUTPUT_BYTES: Final = 1536
+NOTES_BYTES: Final = 8 << 10  # of the agent's own notes; the marks before their lines may double them
+NOTHING: Final = "(nothing yet)"  # in a template
 ROWS: Final = 10
 OVERFLOWED: Final = "the last attempt failed (context_overflow)"  # as `decide.feedback` begins it
 
@@ -35,33 +39,91 @@ _UNSEEN: Final = re.compile(
 
 
 def prompt(attempt: Attempt, *, workdir: bool = True) -> str:
-    """What the agent of this attempt reads: the goal, then how things stand.
+    """What the agent of this attempt reads: the goal, then how things stand; or the loop's template, filled.
 
     `workdir` tells whether it works on files in the current folder; without one, earlier outputs are
-    shown, because nothing else holds them. The part after the goal is at most 16 KB.
+    shown, because nothing else holds them. Beside the goal and a template at most 32 KB are said.
     """
+    goal = _SURROGATE.sub("\ufffd", attempt.goal.replace("\0", "")).strip()
+    if attempt.template is not None:
+        return fill(attempt.template, _values(attempt, goal, workdir=workdir))
     where = "Work in the current folder. " if workdir else ""
     rule = f"{where}The result is judged by checks that run after you, not by what is said about it."
-    goal = _SURROGATE.sub("\ufffd", attempt.goal.replace("\0", "")).strip()
-    return f"# Goal\n\n{goal}\n\n{rule}\n\n{feedback(attempt, workdir=workdir)}"
+    notes = _section("Your notes", _notes(attempt))
+    return f"# Goal\n\n{goal}\n\n{rule}\n\n{feedback(attempt, workdir=workdir)}{notes}"
 
 
 def feedback(attempt: Attempt, *, workdir: bool = True) -> str:
-    """The prompt without the goal: how things stand, at most 16 KB (4 KB after a context overflow)."""
+    """The prompt without goal and notes: how things stand, at most 16 KB (4 KB after a context overflow)."""
+    failing, rest = _parts(attempt, workdir=workdir)
+    shown = ("What the last attempt returned", "The best so far", "Limits", "Iterations so far")
+    return "".join((*failing, *(_section(title, rest[title]) for title in shown)))
+
+
+def _parts(attempt: Attempt, *, workdir: bool) -> tuple[list[str], dict[str, str]]:
+    """What does not pass and what is said of it, as sections; and the rest by their headings. All within the limit."""
     known = attempt.feedback
-    short = any(reason.startswith(OVERFLOWED) for reason in known.reasons[:1])
+    short = _is_short(attempt)
     limit = OVERFLOW_BYTES if short else FEEDBACK_BYTES
     cut = "The last attempt was cut off before it finished: what it changed may be half done. Look before you go on."
-    before = [_section("Cut off", cut)] if known.interrupted else []
-    after = [
-        _section("Notes from people", _cut(_items(known.notes), limit // 4, "  ")),
-        _section("Try another way", _cut(_items(known.nudges), limit // 8, "  ")),
-        *([] if short else _earlier(attempt, workdir=workdir)),
-        _section("Limits", _limits(attempt)),
-        "" if short else _section("Iterations so far", _table(known.history[-ROWS:])),
-    ]
-    room = limit - sum(len(_bytes(part)) for part in (*before, *after)) - 64  # 64: the heading
-    return "".join((*before, _section("What does not pass yet", _reasons(known.reasons, room)), *after))
+    people = _section("Notes from people", _cut(_items(known.notes), limit // 4, "  "))
+    nudges = _section("Try another way", _cut(_items(known.nudges), limit // 8, "  "))
+    before = _section("Cut off", cut if known.interrupted else "")
+    best = attempt.best
+    rest = {
+        "What the last attempt returned": "" if short else _quoted(attempt.previous),
+        "The best so far": "" if short or best is None else _best(best, attempt.previous, workdir=workdir),
+        "Limits": _limits(attempt),
+        "Iterations so far": "" if short else _table(known.history[-ROWS:]),
+    }
+    others = (before, people, nudges, *(_section(title, body) for title, body in rest.items()))
+    room = limit - sum(len(_bytes(part)) for part in others) - 64  # 64: the heading
+    return [
+        before,
+        _section("What does not pass yet", _reasons(known.reasons, room)),
+        people,
+        nudges,
+    ], rest
+
+
+def _is_short(attempt: Attempt) -> bool:
+    """Whether the last prompt was too long."""
+    return any(reason.startswith(OVERFLOWED) for reason in attempt.feedback.reasons[:1])
+
+
+def _values(attempt: Attempt, goal: str, *, workdir: bool) -> dict[str, str]:
+    """What stands for each placeholder of a template."""
+    failing, rest = _parts(attempt, workdir=workdir)
+    values = {
+        "feedback": "".join(failing),
+        "previous": rest["What the last attempt returned"],
+        "best": rest["The best so far"],
+        "history": rest["Iterations so far"],
+        "limits": rest["Limits"],
+        "notes": _notes(attempt),
+    }
+    told = {word: value.strip() or NOTHING for word, value in values.items()}
+    return {**told, "goal": goal, "iteration": str(attempt.iteration)}
+
+
+def _notes(attempt: Attempt) -> str:
+    """Where the agent's notes are, how long they may be, and what they say."""
+    notes = attempt.notes
+    if notes is None:
+        return ""
+    name = clean(notes.file.removeprefix(f"{attempt.workdir}/")).replace("`", "'")
+    told = (
+        f"You may keep notes for the next attempt in the file `{name}`, {NOTES_BYTES >> 10} KB at most. "
+        "They are no part of the work and are not judged."
+    )
+    if notes.problem:
+        return f"{told} They could not be read: {notes.problem}."
+    if not notes.text.strip():
+        return f"{told} There are none yet."
+    if notes.size > NOTES_BYTES:
+        told += f" They are too long now ({notes.size:,} bytes): only their beginning and end are shown. Shorten them."
+    limit = NOTES_BYTES >> 2 if _is_short(attempt) else NOTES_BYTES
+    return f"{told} What they say, quoted as data:\n\n{_quote(fit(notes.text, limit), 2 * limit)}"
 
 
 def fit(text: str, limit: int) -> str:
@@ -128,14 +190,6 @@ def _reasons(reasons: tuple[str, ...], room: int) -> str:
     return "\n".join(kept)
 
 
-def _earlier(attempt: Attempt, *, workdir: bool) -> list[str]:
-    """What the agent said last and the best so far."""
-    parts = [_section("What the last attempt returned", _quoted(attempt.previous))]
-    if attempt.best is not None:
-        parts.append(_section("The best so far", _best(attempt.best, attempt.previous, workdir=workdir)))
-    return parts
-
-
 def _best(best: Best, previous: Any, *, workdir: bool) -> str:
     passed = "" if best.passed else ", not passed"
     told = f"Iteration {best.iteration}: score {best.score:.3g}{passed}."
@@ -148,9 +202,13 @@ def _quoted(output: Any) -> str:
     if output is None or output == "":
         return ""
     text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False, default=repr)
-    lines = fit(clean(text).strip(), 4 * OUTPUT_BYTES).splitlines()
-    quote = _cut("\n".join(f"> {line}".rstrip() for line in lines), OUTPUT_BYTES, ">")
-    return f"Output, quoted as data:\n\n{quote}" if lines else ""
+    text = fit(clean(text).strip(), 4 * OUTPUT_BYTES)
+    return f"Output, quoted as data:\n\n{_quote(text, OUTPUT_BYTES)}" if text else ""
+
+
+def _quote(text: str, limit: int) -> str:
+    """Every line with a mark before it, so that no line is a heading of ours."""
+    return _cut("\n".join(f"> {line}".rstrip() for line in text.splitlines()), limit, ">")
 
 
 def _limits(attempt: Attempt) -> str:

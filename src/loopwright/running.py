@@ -11,13 +11,14 @@ import time
 from collections import ChainMap
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 from loopwright.clock import Clock
 from loopwright.core import events as ev
 from loopwright.core.policy import Deliver, Policy
-from loopwright.core.values import Score
+from loopwright.core.values import Attempt, Score
 from loopwright.errors import NotStartable, WorkspaceError
 from loopwright.journal import Journal
 from loopwright.ports import Agent, Gate, Lease
@@ -54,6 +55,7 @@ class Run:
     leaving: asyncio.Event = field(default_factory=asyncio.Event)
     lease: Lease | None = None
     lease_s: float = 30.0
+    taken: datetime = field(default_factory=lambda: datetime.now(UTC))  # when this host took it
     renewed: float = field(default_factory=time.monotonic)
     began: float = field(default_factory=time.monotonic)  # when the attempt under way did
     watched: tuple[Path, ...] = ()  # what no agent may change
@@ -70,6 +72,9 @@ class Run:
     gated: bool = False  # gates ran since the last look
     left: str | None = None  # the tree that they left
     fresh: tuple[Look, float] | None = None  # what was seen a moment ago, and when: nothing has run since
+    template: str | None = None  # of the prompts
+    notes: str | bool | None = None  # a file that the agent keeps: in the workspace, or (true) outside it
+    render: Callable[[Attempt], str] | None = None  # makes the prompt of an attempt, when it is asked for
     on_tamper: Literal["restore", "block", "ask"] | None = None  # what becomes of changed evidence
     waits: bool = False  # for the person who is asked, with the run kept open
     person: Callable[[Run], None] = lambda _: None  # called again and again while one is waited for

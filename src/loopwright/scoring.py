@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 
-from loopwright import old_tests, standing
+from loopwright import old_tests, spending, standing
 from loopwright.core import events as ev
 from loopwright.core.judge import settle
 from loopwright.core.policy import RunGates
@@ -65,6 +65,8 @@ async def gates(run: Run, command: RunGates, watched: Watched) -> None:
                 ),
             )
             longest = max(longest, seconds)
+            if usage is not None:
+                await asyncio.to_thread(spending.gate_spent, run, gate.name, usage)
         if run.clock.monotonic() - started > 0.2:
             await run.journal.save()  # facts wait for company a second at most
         # Each gate was looked after, so where nothing changed this is how the next attempt finds it.

@@ -5,12 +5,13 @@ Rule: what cannot be one is refused here, before anything is started; whether it
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Final
 
 from loopwright.argv import words
 from loopwright.errors import ConfigError
-from loopwright.readers import list_of, text, wrong
+from loopwright.readers import WrongError, list_of, text, wrong
 from loopwright.units import shown
 
 _BRANCH: Final = re.compile(r"[^\s~^:?*\[\\{}@/-][^\s~^:?*\[\\{}]*")
@@ -31,6 +32,33 @@ def inner_path(value: object) -> str:
     if found.startswith("~") or any(part in {"", ".", "..", ".git", ".agent-state"} for part in parts):
         raise wrong(f"{shown(found)} is not a path inside the project folder, such as 'node_modules'")
     return found
+
+
+def glob(value: object) -> str:
+    """A glob of files of the workspace."""
+    found = text(value)
+    try:
+        glob_pattern(os.fsencode(found))
+    except re.error as error:
+        raise wrong(f"{shown(found)} is no glob: {error.msg}") from None
+    return found
+
+
+def names(glob: str, path: str) -> bool:
+    """Whether this glob names this path from the workspace's top."""
+    return glob_pattern(os.fsencode(glob)).fullmatch(os.fsencode(path)) is not None
+
+
+def notes(value: object) -> str | bool:
+    """A file inside the workspace that the agent keeps, or whether it keeps one outside it."""
+    if isinstance(value, bool):
+        return value
+    try:
+        return inner_path(value)
+    except WrongError:
+        raise wrong(
+            f"{shown(value)} is not a file inside the workspace, such as 'progress.txt'; true keeps one outside it"
+        ) from None
 
 
 def commands(value: object) -> tuple[str, ...]:

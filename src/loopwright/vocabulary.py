@@ -36,15 +36,12 @@ from loopwright.readers import (
     unknown,
     wrong,
 )
-from loopwright.sites import branch, commands, inner_folder, inner_path, revision
+from loopwright.sites import branch, commands, glob, inner_folder, inner_path, notes, revision
 from loopwright.units import shown
 
 # Accepted by shape, refused by value: the key, and the values that work in this version. A value that
 # ends in ":" is a URL scheme; an empty list or table is always fine, it asks for nothing.
 LATER: Final[Mapping[str, tuple[object, ...]]] = {
-    "prompt": (),
-    "notes": (),
-    "limits.budget_per_day": (),
     "approval.channels": (),
     "approval.approvers": (),
     "workspace.path": (".",),
@@ -300,12 +297,12 @@ TOP: Final[Mapping[str, Read]] = {
     "until": one_of("passed", "limits"),
     "start_from": one_of("last", "best"),
     "if_passing": one_of("run", "finish"),
-    "protected": list_of(text),
+    "protected": list_of(glob),
     "on_tamper": one_of("restore", "block", "ask"),
-    "may_change": list_of(text),
+    "may_change": list_of(glob),
     "known_failures": one_of("allow"),
     "prompt": text,
-    "notes": text,
+    "notes": notes,
     "env": list_of(variable),
     "sandbox": _sandbox,
     "labels": _table({}, rest=text),

@@ -6,32 +6,55 @@ configuration are new, its key is no key, and the proxies that it is told of are
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
-for folder in ("cli", "llm"):
-    sys.path.append(str(HERE.parent / folder))
+sys.path.append(str(Path(__file__).parents[1] / "cli"))
+sys.path.append(str(Path(__file__).parents[1] / "llm"))
 
 from dialects import Dialect, Turn
+from fake_script import Script
 from fakellm import Fake
-from stage import Stage
+from stage import Ran, Stage
 
-AGENTS = ROOT / ".venv" / "agents"
+AGENTS = Path(__file__).parents[2] / ".venv" / "agents"
 DEAD = "http://127.0.0.1:9"  # the port of the discard service: nobody listens
 KEY = "sk-not-a-key"
 
 WRONG = "def add(a, b):\n    return a - b\n"
 RIGHT = "def add(a, b):\n    return a + b\n"
 TESTS = "from calc import add\n\n\ndef test_add():\n    assert add(2, 3) == 5\n"
+CHECK = "python -S check.py"
+CHECKED = "from calc import add\n\nassert add(2, 3) == 5, f'it is {add(2, 3)}'\n"
+LIMITS = {
+    "max_iterations": 3,
+    "attempts": 1,
+    "max_consecutive_errors": 1,
+    "attempt_timeout": 60,
+    "idle_timeout": 60,
+    "grace": 3,
+    "backoff.first": 0.5,
+    "backoff.max": 2,
+}
+
+
+@dataclass(frozen=True)
+class Denied:
+    """What `trust = "edit"` does not let it do: a command, the file it would make, the word of `allow` that lets it."""
+
+    command: str
+    makes: str
+    word: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,17 +66,32 @@ class Row:
     dialect: Dialect
     agent: dict[str, Any]  # as the table `agent = {…}` of a loop file
     setting: Callable[[str, Path], dict[str, str]]  # (server, home): variables; may write files into the home
-    can: frozenset[str] = frozenset()  # shell, deny, session, cut, limits: see the scenarios
+    price: tuple[float, float]  # US dollars for a million tokens in, and out
+    limit: Callable[[datetime], dict[str, Any]] = lambda _: {}  # the error of a usage limit with this reset
+    denied: Denied | None = None
+    tries: int = 1  # how often it asks before it gives up at a fault, as loopwright runs it
+    can: frozenset[str] = frozenset()  # shell, deny, looks, session, cut, limits, waits: see the scenarios
     keys: tuple[str, ...] = ()  # variables that an agent without an adapter must be given by name
     by_hand: dict[str, Any] = field(default_factory=dict)  # the same CLI as a plain command
+
+    def usd(self, turns: int, tokens_in: int | None = None) -> float:
+        """What so many turns of a script cost that say nothing of what they use."""
+        tokens = turns * 100 if tokens_in is None else tokens_in
+        return (tokens * self.price[0] + turns * 20 * self.price[1]) / 1e6
 
 
 def missing(row: Row) -> str:
     """Why this CLI cannot be tried, or nothing."""
-    if (AGENTS / "bin" / row.program).exists():
-        return ""
     note = AGENTS / f"{row.program}.failed"
-    return note.read_text().strip() if note.exists() else "it is not installed: make test-agents"
+    if note.exists():
+        return " ".join(note.read_text().split())[-300:]
+    return "" if (AGENTS / "bin" / row.program).exists() else "it is not installed: make test-agents"
+
+
+def adapter(row: Row) -> str:
+    """Why there is no adapter to try, or nothing."""
+    found = find_spec(f"loopwright.agents.{row.agent['use']}")
+    return "" if found else f"loopwright has no adapter {row.agent['use']}"
 
 
 @dataclass
@@ -71,9 +109,10 @@ class Bench:
         """A project whose one test fails, committed, and an empty home."""
         stage = Stage.made(tmp_path)
         bench = cls(row, stage, tmp_path / "home", fake)
-        bench.home.mkdir()
+        (bench.home / "tmp").mkdir(parents=True)
         stage.write("calc.py", WRONG)
         stage.write("test_calc.py", TESTS)
+        stage.write("check.py", CHECKED)
         for argv in (("init", "-q", "-b", "main"), ("add", "-A"), ("commit", "-qm", "it is wrong")):
             stage.git(*argv)
         stage.env = bench.environment(fake.url)
@@ -92,20 +131,32 @@ class Bench:
             "NO_COLOR": "1",
             "TERM": "dumb",
             "HOME": home,
+            "TMPDIR": f"{home}/tmp",  # a Codex whose home is below it has no sandbox: it can run nothing
             "XDG_CONFIG_HOME": f"{home}/.config",
             "XDG_DATA_HOME": f"{home}/.local/share",
             "XDG_STATE_HOME": f"{home}/.local/state",
             "XDG_CACHE_HOME": f"{home}/.cache",
             "IS_SANDBOX": "1",
             "BENCH_MARK": self.mark,
-            "PYTHONDONTWRITEBYTECODE": "1",
             **self.row.setting(server, self.home),
         }
 
+    def loop(self, *, gates: str = CHECK, limits: Mapping[str, float] | None = None, **options: Any) -> None:
+        """Writes loop.toml; `options` are of the agent."""
+        agent = {**self.row.agent, **options}
+        table = ", ".join(f"{key} = {json.dumps(value)}" for key, value in agent.items())
+        bounds = "\n".join(f"{key} = {value}" for key, value in {**LIMITS, **(limits or {})}.items())
+        top = f"goal = 'mend calc.py'\nagent = {{ {table} }}\ngates = [{json.dumps(gates)}]\n"
+        self.stage.write("loop.toml", f"{top}[limits]\n{bounds}\n")
+
+    def run(self, *args: str) -> tuple[Ran, float]:
+        """`loopwright run` of that loop as run `r`, and the seconds it took."""
+        begun = time.monotonic()
+        ran = self.stage("run", "loop.toml", "--as", "r", "--json", *args)
+        return ran, time.monotonic() - begun
+
     def script(self, *turns: Turn, **rest: Any) -> None:
         """What the model says from now on."""
-        from fake_script import Script
-
         self.fake.script = Script({"turns": list(turns), "sides": list(self.row.dialect.sides), **rest}, {})
 
     def mends(self, old: str = WRONG, new: str = RIGHT) -> list[Turn]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from bench import KEY, Row
+from bench import KEY, Denied, Row
 from dialects import AIDER, CLAUDE, CODEX, OPENCODE
 
+WRITES = """python3 -c 'open("made-by-shell", "w")'"""  # no CLI takes it for harmless
 QUIET = {"DISABLE_AUTOUPDATER": "1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}
 
 
@@ -62,6 +65,34 @@ def _aider(server: str, _home: Path) -> dict[str, str]:
     return {"OPENAI_API_BASE": f"{server}/v1", "OPENAI_API_KEY": KEY}
 
 
+def _claude_limit(reset: datetime) -> dict[str, Any]:
+    hour = f"{reset:%I:%M%p}".lstrip("0").lower()
+    return {
+        "status": 429,
+        "message": f"You've hit your session limit · resets {hour} (UTC)",
+        "headers": {"x-should-retry": "false"},
+    }
+
+
+def _codex_limit(reset: datetime) -> dict[str, Any]:
+    extra = {"plan_type": "plus", "resets_at": int(reset.timestamp())}
+    return {
+        "status": 429,
+        "type": "usage_limit_reached",
+        "message": "The usage limit has been reached",
+        "extra": extra,
+    }
+
+
+def _openai_limit(reset: datetime) -> dict[str, Any]:
+    seconds = int((reset - datetime.now(UTC)).total_seconds())
+    return {
+        "status": 429,
+        "message": f"You've hit your usage limit, try again in {seconds} seconds.",
+        "headers": {"retry-after": str(seconds)},
+    }
+
+
 ROWS = (
     Row(
         name="claude",
@@ -69,11 +100,15 @@ ROWS = (
         dialect=CLAUDE,
         agent={"use": "claude", "model": "claude-sonnet-4-5"},
         setting=_claude,
+        price=(3.0, 15.0),
+        limit=_claude_limit,
+        tries=2,
+        denied=Denied(WRITES, "made-by-shell", f"Bash({WRITES})"),
         keys=("ANTHROPIC_API_KEY",),
         by_hand={
             "run": "claude -p --output-format stream-json --verbose --model claude-sonnet-4-5 --permission-mode bypassPermissions"
         },
-        can=frozenset({"shell", "deny", "session", "cut", "limits"}),
+        can=frozenset({"shell", "deny", "looks", "session", "cut", "limits"}),
     ),
     Row(
         name="codex",
@@ -81,11 +116,15 @@ ROWS = (
         dialect=CODEX,
         agent={"use": "codex", "model": "gpt-5.5"},
         setting=_codex,
+        price=(5.0, 30.0),
+        limit=_codex_limit,
+        # It tells nothing of a command that has ended before it looks: this one takes its time.
+        denied=Denied("sleep 0.5; touch .git/made-by-shell", ".git/made-by-shell", "./.git"),
         keys=("OPENAI_API_KEY",),
         by_hand={
             "run": "codex exec --json --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox -m gpt-5.5 -"
         },
-        can=frozenset({"shell", "session", "limits"}),
+        can=frozenset({"shell", "deny", "session", "limits", "waits"}),
     ),
     Row(
         name="opencode",
@@ -93,8 +132,11 @@ ROWS = (
         dialect=OPENCODE,
         agent={"use": "opencode", "model": "fake/fake-model"},
         setting=_opencode,
+        price=(1.0, 2.0),
+        limit=_openai_limit,
+        denied=Denied(WRITES, "made-by-shell", f"bash({WRITES})"),
         by_hand={"run": "opencode run --format json --auto", "prompt": "arg"},
-        can=frozenset({"shell", "deny", "session", "cut", "limits"}),
+        can=frozenset({"shell", "deny", "looks", "session", "cut", "limits", "waits"}),
     ),
     Row(
         name="aider",
@@ -102,6 +144,8 @@ ROWS = (
         dialect=AIDER,
         agent={"use": "aider", "model": "openai/gpt-4o"},
         setting=_aider,
+        price=(2.5, 10.0),
+        limit=_openai_limit,
         keys=("OPENAI_API_KEY",),
         by_hand={
             "run": "aider --model openai/gpt-4o --edit-format diff --message-file {prompt_file} --yes-always --no-pretty --no-stream"
@@ -109,6 +153,7 @@ ROWS = (
             " --no-auto-commits --no-dirty-commits calc.py",
             "prompt": "file",
         },
+        can=frozenset({"waits"}),
     ),
     Row(
         name="acp",
@@ -116,6 +161,9 @@ ROWS = (
         dialect=OPENCODE,
         agent={"use": "acp", "run": "opencode acp"},
         setting=_opencode,
-        can=frozenset({"shell", "deny", "session", "cut"}),
+        price=(1.0, 2.0),
+        limit=_openai_limit,
+        denied=Denied(WRITES, "made-by-shell", f"bash({WRITES})"),
+        can=frozenset({"shell", "deny", "looks", "limits", "waits"}),
     ),
 )

@@ -270,6 +270,13 @@ def missing_and_negative(case: Case) -> None:
     assert (end.reason, end.iterations, end.cost_usd) == ("budget", 2, None)
 
 
+def stream_duplicates(case: Case) -> None:
+    """What each event adds is in tests/unit/test_usage_cases.py; here, that a run books the whole once."""
+    script = f"cat {CASES / 'usage/stream_duplicates.jsonl'}; touch done"
+    end = case.run("", "test -e done", options={"run": ["sh", "-c", script]}, budget=1)
+    assert (end.passed, end.iterations, end.cost_usd) == (True, 1, 0.1234)
+
+
 CHECKS: dict[str, Callable[[Case], None]] = {
     "agents/ignores_sigterm.py": ignores_sigterm,
     "agents/parent_dies_child_ignores_term.py": parent_dies_child_ignores_term,
@@ -298,6 +305,7 @@ CHECKS: dict[str, Callable[[Case], None]] = {
     "agents/rate_limit_texts.tsv": rate_limit_texts,
     "approvals/self_approval.sh": self_approval,
     "usage/missing_and_negative.jsonl": missing_and_negative,
+    "usage/stream_duplicates.jsonl": stream_duplicates,
 }
 
 

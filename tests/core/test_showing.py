@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import fields, replace
 from datetime import timedelta
 
@@ -14,7 +15,7 @@ from loopwright.core.judge import Rule
 from loopwright.core.limits import Limits
 from loopwright.core.monitors import HighErrorRate, Monitors
 from loopwright.core.policy import Ask, Asking, Policy
-from loopwright.core.showing import digest, shown
+from loopwright.core.showing import allow_line, digest, shown
 
 
 def asked(policy: Policy, **more) -> Sim:
@@ -155,3 +156,8 @@ def test_the_core_asks_with_that_digest():
     assert isinstance(command, Ask)
     run.perform(command)
     assert digest(shown(policy, run.state)) == command.request.digest
+
+
+def test_the_line_that_allows_can_be_pasted_into_a_loop_file():
+    what = ("Bash(python -c 'print(\"é\")')", "Bash(a\nb\\c)")
+    assert tomllib.loads(allow_line(what)) == {"allow": list(what)}

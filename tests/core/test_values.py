@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pickle
 from datetime import UTC, datetime
 
 import pytest
@@ -12,7 +13,18 @@ from loopwright.core import monitors
 from loopwright.core.judge import Rule
 from loopwright.core.limits import Backoff, Convergence, Limits
 from loopwright.core.policy import Asking, Policy
-from loopwright.core.values import LIMITS, Failed, Score, Usage, Verdict, bounded, finite
+from loopwright.core.values import (
+    LIMITS,
+    Attempt,
+    Failed,
+    Feedback,
+    Left,
+    Score,
+    Usage,
+    Verdict,
+    bounded,
+    finite,
+)
 
 OK = Score(1.0, status="pass")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -145,3 +157,23 @@ def test_convergence_looks_back_no_further_than_a_run_remembers():
     assert Convergence(window=32, patience=2).window == 32
     with pytest.raises(ValueError, match="64"):
         Convergence(window=33, patience=2)
+
+
+def test_the_prompt_of_an_attempt_is_made_once_when_it_is_asked_for():
+    made = []
+    bare = Attempt(
+        run="r",
+        iteration=1,
+        number=1,
+        key="r/1",
+        goal="the goal",
+        feedback=Feedback(),
+        left=Left(iterations=1, seconds=1, attempts=1),
+        deadline_s=1,
+    )
+    assert bare.prompt == "the goal"
+    asked = dataclasses.replace(bare, render=lambda attempt: made.append(attempt) or "text")
+    assert made == []
+    assert (asked.prompt, asked.prompt, made) == ("text", "text", [asked])
+    assert pickle.loads(pickle.dumps(asked)).prompt == "text"
+    assert "render" not in repr(asked)

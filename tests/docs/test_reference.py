@@ -128,6 +128,7 @@ def project(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "checks", raising=False)
     (checks,) = blocks("gates", "python")
     (tmp_path / "checks.py").write_text(checks, encoding="utf-8")
+    (tmp_path / "prompt.md").write_text("{goal}\n{feedback}\n{notes}\n", encoding="utf-8")
     (tmp_path / "bin").mkdir()
     for program in ("claude", "uv", "npx"):
         (tmp_path / "bin" / program).touch(mode=0o755)
@@ -205,7 +206,7 @@ def test_a_default_of_the_top_level(key):
         assert printed == thawed(value)
 
 
-@pytest.mark.parametrize("name", sorted(set(vocabulary.LIMITS) - {"budget_per_day"}))
+@pytest.mark.parametrize("name", sorted(vocabulary.LIMITS))
 def test_a_default_of_a_limit(name):
     printed = default(table("configuration", "`[limits]`")[name][1])
     assert (None if printed is None else vocabulary.LIMITS[name](printed)) == getattr(Limits(), name)
@@ -318,7 +319,7 @@ def test_the_names_that_can_be_said():
     agents, _, gates = built_in.partition("agents ")[2].partition("; gates ")
     assert set(spans(agents)) == set(BUILT_IN["agents"])
     assert set(spans(gates.partition(";")[0])) == set(BUILT_IN["gates"])
-    later = section[section.index("- `codex`") :].partition("###")[0]
+    later = section[section.index("- `opencode`") :].partition("###")[0]
     adapters = later.partition("are refused.")[0]
     names = [name for name in spans(adapters) if name.isalpha()]
     assert set(names) == LATER_TOOLS["agents"] | LATER_TOOLS["gates"]
@@ -364,6 +365,25 @@ def check_options(rows, label, factory):
 
 def test_the_options_of_the_command_agent():
     check_options(table("configuration", "The command agent"), "command", command_agent)
+
+
+ADAPTERS = sorted(BUILT_IN["agents"].keys() - {"command"})
+
+
+def test_every_adapter_has_its_section():
+    found = set(re.findall(r"^## (\w+)$", prose("agents"), re.MULTILINE))
+    assert set(ADAPTERS) == found - {"Options", "Trust", "Money"}
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_the_options_of_an_adapter(name):
+    rows = table("agents", "Options")
+    own = parameters(name, builtin(BUILT_IN["agents"][name]))
+    without = {option for option, row in rows.items() if f"({name} has no" in row[2]}
+    assert own.keys() == rows.keys() - without
+    assert own.pop("run").default in {name, inspect.Parameter.empty}
+    for option in own:
+        assert thawed(default(rows[option][1]) or None) == (thawed(own[option].default) or None), option
 
 
 def test_every_gate_has_its_section():

@@ -1,14 +1,15 @@
 """What error texts mean: the kind, and when to try again."""
 
 import csv
+import re
 import time
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 
-from loopwright.agents import failures
 from loopwright.agents.failures import classify, of_exit
+from loopwright.agents.patterns import RULES, Rule
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 TABLE = Path(__file__).parents[1] / "cases" / "agents" / "rate_limit_texts.tsv"
@@ -216,7 +217,8 @@ def test_a_quota_that_names_its_time_is_waited_for():
         ("rate limit: please wait 5 minutes before trying again", 300),
         ("limit reached ∙ resets at 3PM Europe/Paris", 14 * HOUR),
         ("limit reached ∙ resets 3 PM EST", 20 * HOUR),
-        ("limit reached ∙ resets 3 PM PST and not before", None),
+        ("limit reached ∙ resets 3 PM PST and not before", 23 * HOUR),
+        ("limit reached ∙ resets 3 PM XQST and not before", None),
         ("limit reached ∙ resets at 3PM Please upgrade", 15 * HOUR),
         ("limit reached, resets tomorrow at 3am (UTC)", 27 * HOUR),
     ],
@@ -251,9 +253,9 @@ def test_a_permanent_failure_has_no_time():
 
 
 def test_own_rules_replace_the_table():
-    rule = failures.Rule("rate_limited", "ours", failures.re.compile("come back later"))
+    rule = Rule("rate_limited", "ours", re.compile("come back later"))
     assert classify("come back later", NOW).kind == "unknown"
-    assert classify("come back later", NOW, rules=(rule, *failures.RULES)).kind == "rate_limited"
+    assert classify("come back later", NOW, rules=(rule, *RULES)).kind == "rate_limited"
 
 
 def test_messages_are_clean_and_bounded():
@@ -272,6 +274,17 @@ def test_messages_are_clean_and_bounded():
         "try again in " + "1a" * 4000,
         "model " * 1400,
         "resets " * 1200,
+        "try again at " * 600,
+        "resets Jan 1 " * 600,
+        "retry-after: mon, " * 450,
+        "exceeded your a a a a " * 400,
+        "account a " * 800,
+        "A_" * 4000,
+        "model: x " * 900,
+        "if " * 2700,
+        "1 if " * 1600,
+        "429 " * 2000,
+        "2026-01-01 until " * 480,
         "\x1b]" * 4000,
     ],
 )

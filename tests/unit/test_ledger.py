@@ -31,34 +31,34 @@ def store(request, tmp_path):
 
 def test_a_reservation_is_told_from_money_spent(store):
     assert ledger.spent(store, DAY) == (0.0, 0.0)
-    assert ledger.reserve(store, "a", 1, 1, DAY, 0.5) == 0.5
-    assert ledger.reserve(store, "b", 1, 1, DAY, 0.2) == 0.7
+    assert ledger.reserve(store, f"{DAY}/a/1/1", 0.5) == 0.5
+    assert ledger.reserve(store, f"{DAY}/b/1/1", 0.2) == 0.7
     assert ledger.spent(store, DAY) == (0.0, 0.7)
-    ledger.settle(store, "a", 1, 1, DAY, 0.8)
+    ledger.settle(store, f"{DAY}/a/1/1", 0.8)
     assert ledger.spent(store, DAY) == (0.8, 0.2)
-    ledger.settle(store, "b", 1, 1, DAY, 0.0)
+    ledger.settle(store, f"{DAY}/b/1/1", 0.0)
     assert ledger.spent(store, DAY) == (0.8, 0.0)
     assert ledger.spent(store, "2026-12-01") == (0.0, 0.0)
 
 
 def test_whatever_is_said_again_counts_once(store):
     for _ in range(2):
-        ledger.reserve(store, "a", 1, 1, DAY, 0.5)
+        ledger.reserve(store, f"{DAY}/a/1/1", 0.5)
     for usd in (0.3, 0.3, 7.0):
-        ledger.settle(store, "a", 1, 1, DAY, usd)
-        ledger.reserve(store, "a", 1, 1, DAY, 0.5)
+        ledger.settle(store, f"{DAY}/a/1/1", usd)
+        ledger.reserve(store, f"{DAY}/a/1/1", 0.5)
     assert ledger.spent(store, DAY) == (0.3, 0.0)
 
 
 def test_what_was_never_reserved_is_spent_all_the_same(store):
-    ledger.settle(store, "a", 1, 1, DAY, 0.3)
+    ledger.settle(store, f"{DAY}/a/1/1", 0.3)
     assert ledger.spent(store, DAY) == (0.3, 0.0)
 
 
 def test_the_reservation_that_stands_there_is_given_back_whatever_a_loop_file_says_by_now(store):
-    ledger.reserve(store, "a", 1, 1, DAY, 0.5)
-    assert ledger.reserve(store, "a", 1, 1, DAY, 9.0) == 0.5
-    ledger.settle(store, "a", 1, 1, DAY, 0.1)
+    ledger.reserve(store, f"{DAY}/a/1/1", 0.5)
+    assert ledger.reserve(store, f"{DAY}/a/1/1", 9.0) == 0.5
+    ledger.settle(store, f"{DAY}/a/1/1", 0.1)
     assert ledger.spent(store, DAY) == (0.1, 0.0)
 
 
@@ -66,20 +66,20 @@ def test_the_reservation_that_stands_there_is_given_back_whatever_a_loop_file_sa
 def test_what_is_no_amount_is_refused(store, usd):
     for act in (ledger.reserve, ledger.settle):
         with pytest.raises(ValueError, match="no amount of dollars"):
-            act(store, "a", 1, 1, DAY, usd)
+            act(store, f"{DAY}/a/1/1", usd)
     assert ledger.spent(store, DAY) == (0.0, 0.0)
 
 
 def test_what_is_settled_while_one_looks_is_not_left_out():
     store = MemoryStore()
-    ledger.reserve(store, "a", 1, 1, DAY, 0.5)
+    ledger.reserve(store, f"{DAY}/a/1/1", 0.5)
 
     class Interrupted:
         add = hold = holds = lift = None
 
         def total(self, *args):
             found = store.total(*args)
-            ledger.settle(store, "a", 1, 1, DAY, 0.5)
+            ledger.settle(store, f"{DAY}/a/1/1", 0.5)
             return found
 
     assert sum(ledger.spent(Interrupted(), DAY)) >= 0.5
@@ -97,8 +97,8 @@ def test_a_store_without_ledgers_is_said():
     assert not ledger.kept(Without())
     for act in (
         lambda: ledger.spent(Without(), DAY),
-        lambda: ledger.reserve(Without(), "a", 1, 1, DAY, 1.0),
-        lambda: ledger.settle(Without(), "a", 1, 1, DAY, 1.0),
+        lambda: ledger.reserve(Without(), f"{DAY}/a/1/1", 1.0),
+        lambda: ledger.settle(Without(), f"{DAY}/a/1/1", 1.0),
     ):
         with pytest.raises(StoreError, match="keeps no ledgers"):
             act()
@@ -175,13 +175,13 @@ class Attempts:
             case "reserve" if (
                 me not in self.usd
             ):  # again with another amount, perhaps, when it crashed before
-                ledger.reserve(store, "run", me, 1, DAY, usd)
+                ledger.reserve(store, f"{DAY}/run/{me}/1", usd)
                 self.usd[me] = 0.0
             case "spend" if me in self.usd and me not in self.over:
                 self.usd[me] += usd
             case "settle" if me in self.usd:
                 self.over.add(me)
-                ledger.settle(store, "run", me, 1, DAY, self.usd[me])
+                ledger.settle(store, f"{DAY}/run/{me}/1", self.usd[me])
                 self.settled.add(me)
 
 
@@ -194,7 +194,7 @@ def test_whatever_crashes_never_too_little_is_on_the_ledger(steps):
             attempts.step(*step)
         attempts.enough()
     for me, usd in attempts.usd.items():
-        ledger.settle(attempts.store, "run", me, 1, DAY, usd)
+        ledger.settle(attempts.store, f"{DAY}/run/{me}/1", usd)
     spent, reserved = ledger.spent(attempts.store, DAY)
     assert math.isclose(spent, math.fsum(attempts.usd.values()), abs_tol=1e-9)
     never_began = [attempts.reserved(me) for me in range(4) if me not in attempts.usd]

@@ -192,6 +192,8 @@ BAD = [
     ({"labels": {"team": 3}}, "labels.team: expected text, got 3"),
     ({"protected": "tests/**"}, "protected: expected a list, got 'tests/**'"),
     ({"workspace": "inplace"}, "workspace.mode: expected one of in_place, worktree, folder, none, got 'inplace'; did you mean 'in_place'?"),
+    ({"protected": ["a", "[z-a]"]}, "protected[1]: '[z-a]' is no glob: bad character range z-a"),
+    ({"may_change": ["[z-a]"]}, "may_change[0]: '[z-a]' is no glob: bad character range z-a"),
     ({"workspace": {"base": "--all"}}, "workspace.base: '--all' is no commit, branch or tag"),
     ({"workspace": {"link": ["/etc"]}}, "workspace.link[0]: '/etc' is not a path inside the project folder, such as 'node_modules'"),
     ({"workspace": {"setup": ["make", 3]}}, "workspace.setup[1]: expected text, got 3"),
@@ -207,9 +209,6 @@ def test_what_is_refused(said, message):
 
 
 LATER = [
-    ({"prompt": "p.md"}, "prompt: not available in this version"),
-    ({"notes": "n.md"}, "notes: not available in this version"),
-    ({"budget_per_day": 3}, "budget_per_day: not available in this version"),
     ({"approval": {"channels": ["slack"]}}, "approval.channels: not available in this version"),
     ({"approval": {"approvers": ["ann"]}}, "approval.approvers: not available in this version"),
     ({"workspace": {"path": "sub"}}, "workspace.path: 'sub' is not available in this version; available: ."),
@@ -240,13 +239,15 @@ def test_what_asks_for_nothing_is_fine():
 
 
 def test_every_problem_at_once():
-    assert problems(Loop, "", agent=3, gates=[{"use": "x", "weight": -1, "min": 0}], budget=0, notes="n") == [
+    assert problems(
+        Loop, "", agent=3, gates=[{"use": "x", "weight": -1, "min": 0}], budget=0, notes="/n"
+    ) == [
         "goal: an empty text",
         "agent: expected a name, a command, a table or a function, got 3",
         "gates[0].weight: -1 is below 0",
         "gates[0].min: 0 is not above 0",
+        "notes: '/n' is not a file inside the workspace, such as 'progress.txt'; true keeps one outside it",
         "budget: 0 is not above 0",
-        "notes: not available in this version",
     ]
 
 

@@ -189,6 +189,15 @@ def test_a_program_that_lingers_after_its_result_is_ended_with_success(tmp_path)
     assert (end.ended, end.code) == ("exited", 1)
 
 
+def test_a_program_that_is_stuck_is_ended_though_it_shows_life(tmp_path):
+    life = iter(range(1000)).__next__
+    argv = ("sh", "-c", "exec sleep 300")
+    end = run(tmp_path, *argv, idle_s=0.4, active=life, stuck=lambda: True, timeout_s=20)
+    assert end.ended == "idle"
+    end = run(tmp_path, *argv, idle_s=0.4, active=life, stuck=lambda: False, timeout_s=1)
+    assert end.ended == "timeout"
+
+
 def test_an_error_of_an_observer_ends_the_tree_and_is_raised(tmp_path):
     def observe(chunk):
         raise ZeroDivisionError(chunk)

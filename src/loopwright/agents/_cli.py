@@ -11,24 +11,27 @@ import hashlib
 import re
 import shlex
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from loopwright.agents._prompted import Prompt, probe, prompted
 from loopwright.agents._said import Said, event_of, outcome
+from loopwright.agents.patterns import Rule
 from loopwright.core.values import UNKNOWN_USAGE, Attempt, Failed, Left, Usage, Worked
 from loopwright.errors import NotStartable
 from loopwright.ports import Agent, Place
+from loopwright.prices import priced
 from loopwright.prompt import clean
 from loopwright.supervise import Exit
 
 Trust = Literal["edit", "full"]
 Talk = Literal["fresh", "continue"]
+Call: TypeAlias = Callable[[Attempt, Place], Awaitable[Worked | Failed]]
 
 LIMITS: Final[Mapping[str, Any]] = {"max_duration": 14400.0, "attempt_timeout": 2700.0, "idle_timeout": 900.0}
 LINGER_S: Final = 10.0  # after its last event
@@ -63,7 +66,8 @@ class Cli:
     """The facts of one CLI.
 
     `argv` is what follows `start`, for this attempt, `before` what starts it, if another program does; `get` says how it
-    is installed, `fix` what to do when its login is refused. `least` is the oldest version whose options these are. `login` names what it logs in with, never the secret.
+    is installed, `fix` what to do when its login is refused. `least` is the oldest version whose options these are.
+    `login` names what it logs in with, never the secret. `own` are the user's rules for its error texts.
     `last` makes what was said whole, with what its events do not tell. `retries` are the events of one that says that it
     waits and tries again: it may do so for `RETRY_S`. `idle_cpu` is the share of CPU time it uses doing nothing.
     """
@@ -72,7 +76,6 @@ class Cli:
     start: tuple[str, ...]
     argv: Callable[[Attempt, Place], tuple[str, ...]]
     env: Callable[[Place], Mapping[str, str]]
-    events: Callable[[Attempt], Events]
     get: str
     fix: str
     least: tuple[int, ...]
@@ -83,15 +86,17 @@ class Cli:
     idle_cpu: float = 0.01
     trust: Trust = "edit"
     version: tuple[str, ...] = ("--version",)
+    events: Callable[[Attempt], Events] | None = None  # none: it prints text, and its adapter calls it itself
+    own: tuple[Rule, ...] = ()
     last: Callable[[Said | None, Exit, Place], Said | None] = lambda said, _end, _place: said
     retries: Callable[[Mapping[str, Any]], bool] = lambda _event: False
 
 
-def agent(cli: Cli) -> Agent:
-    """The agent that this CLI is."""
+def agent(cli: Cli, call: Call | None = None) -> Agent:
+    """The agent that this CLI is; `call` where it is not heard through its events."""
     return Agent(
         name=cli.name,
-        call=partial(_call, cli),
+        call=call or partial(_call, cli),
         probe=partial(_probe, cli),
         limits=LIMITS,
         keys=cli.keys,
@@ -141,6 +146,7 @@ def version_of(argv: tuple[str, ...], place: Place) -> str:
 
 async def _call(cli: Cli, attempt: Attempt, place: Place) -> Worked | Failed:
     """One attempt: the prompt goes in, events come out, and what it used is known while it works."""
+    assert cli.events is not None
     events, cut = cli.events(attempt), ""
     waits_since: float | None = None
 
@@ -153,7 +159,8 @@ async def _call(cli: Cli, attempt: Attempt, place: Place) -> Worked | Failed:
         news = events.hear(event)
         if news and place.hear is not None:
             place.hear(f"{place.redact.text(news)}\n".encode(errors="replace"))
-        cut = cut or overspent(events.usage, attempt.left)
+        used = events.usage if attempt.left.budget_usd is None else priced(events.usage)
+        cut = cut or overspent(used, attempt.left)
         return bool(cut)
 
     end = await prompted(
@@ -171,10 +178,19 @@ async def _call(cli: Cli, attempt: Attempt, place: Place) -> Worked | Failed:
     if isinstance(end, Failed):
         return end
     said = cli.last(events.said(), end, place)
-    ended = outcome(end, said, idle_s=place.idle_s, now=datetime.now().astimezone(), why=cut, prose=False)
-    if isinstance(ended, Failed) and ended.message.startswith("authentication"):
-        ended = replace(ended, message=f"{ended.message}; {cli.fix}")
+    now = datetime.now().astimezone()
+    ended = outcome(end, said, idle_s=place.idle_s, now=now, why=cut, prose=False, own=cli.own)
+    ended = explained(ended, cli.fix)
     return ended if said is not None else _partly(ended, events.usage, told=bool(cut))
+
+
+def explained(ended: Worked | Failed, fix: str) -> Worked | Failed:
+    """The end of an attempt as people read it: a refused login with its `fix`, tokens with what they cost."""
+    if isinstance(ended, Failed):
+        lost = ended.message.startswith("authentication")
+        message = f"{ended.message}; {fix}" if lost else ended.message
+        return replace(ended, message=message, usage=priced(ended.usage))
+    return replace(ended, result=replace(ended.result, usage=priced(ended.result.usage)))
 
 
 def overspent(usage: Usage, left: Left) -> str:
@@ -188,7 +204,11 @@ def overspent(usage: Usage, left: Left) -> str:
 
 def _partly(ended: Worked | Failed, heard: Usage, *, told: bool) -> Worked | Failed:
     """The end of an attempt that did not get to tell what it used: only of one cut for its cost is a part enough."""
-    usage = heard if told else replace(UNKNOWN_USAGE, model=heard.model, turns=heard.turns, plan=heard.plan)
+    usage = (
+        priced(heard)
+        if told
+        else replace(UNKNOWN_USAGE, model=heard.model, turns=heard.turns, plan=heard.plan)
+    )
     if isinstance(ended, Failed):
         return replace(ended, usage=usage)
     return replace(ended, result=replace(ended.result, usage=usage))

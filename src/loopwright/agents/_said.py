@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from math import inf
 from typing import Any, Final
 
 from loopwright.agents import failures
+from loopwright.agents.patterns import Rule
 from loopwright.core.values import UNKNOWN_USAGE, Failed, Result, Usage, Worked
 from loopwright.prompt import clean, fit
 from loopwright.supervise import Exit
@@ -22,6 +23,8 @@ SUMMARY_BYTES: Final = 2048
 OUTPUT_BYTES: Final = 1_000_000
 ABSURD_USD: Final = 10_000.0
 ABSURD_COUNT: Final = 10**12
+NO_MESSAGE: Final = "no message"
+_EVENTS: Final = 50  # lines from the end in which an error is looked for
 # Our parts of the tokens by the names that Claude gives them in a `usage`.
 CLAUDE: Final[Mapping[str, str]] = {
     "input_tokens": "input_tokens",
@@ -61,14 +64,21 @@ class Said:
 
 
 def outcome(
-    end: Exit, said: Said | None, *, idle_s: float | None, now: datetime, why: str = "", prose: bool = True
+    end: Exit,
+    said: Said | None,
+    *,
+    idle_s: float | None,
+    now: datetime,
+    why: str = "",
+    prose: bool = True,
+    own: tuple[Rule, ...] = (),
 ) -> Worked | Failed:
     """What an ended command comes to; `now`, in the local zone, is for clock times its errors name.
 
-    `why` it was cut, where its reader had it ended; `prose`: its stdout is for people to read.
+    `why` it was cut, where its reader had it ended; `prose`: its stdout is for people to read. `own`: the user's rules.
     """
     cut = end.ended in {"timeout", "idle", "cut"}
-    bad = None if said is None else _reported(end, said, now)
+    bad = None if said is None else _reported(end, said, now, own)
     if bad is not None and not (cut and bad.kind == "unknown"):  # being ended makes some report an error
         return bad
     if cut:
@@ -76,7 +86,7 @@ def outcome(
         return Worked(result=_result(end, said, prose=prose), timed_out=True, degraded=quiet)
     ended_well = end.code == 0 or end.ended == "lingered"
     if not ended_well and (said is None or not said.good):
-        return _unexplained(end, said, now, prose=prose)
+        return _unexplained(end, said, now, own, prose=prose)
     wrong = [word for word in (said.cut, said.bound) if word] if said is not None else []
     wrong += [] if ended_well else [failures.status(end.code, end.signal)]
     wrong += [end.log_problem] if end.log_problem else []
@@ -84,12 +94,14 @@ def outcome(
     return Worked(result=_result(end, said, prose=prose), degraded="; ".join(wrong) or None)
 
 
-def _reported(end: Exit, said: Said, now: datetime) -> Failed | None:
+def _reported(end: Exit, said: Said, now: datetime, own: tuple[Rule, ...]) -> Failed | None:
     """The failure the result line itself reports, whatever the exit code."""
     if said.error:
-        failure = said.failure or failures.classify(said.error, now)
+        failure = said.failure or failures.classify(said.error, now, own=own)
         if failure.kind == "unknown" and end.code:
-            failure = failures.of_exit(end.code, end.signal, end.stderr.decode(errors="replace"), now)
+            failure = failures.of_exit(
+                end.code, end.signal, end.stderr.decode(errors="replace"), now, own=own
+            )
         message = failure.message if failure.kind != "unknown" else f"it reports an error: {said.error}"
         return Failed(
             kind=failure.kind,
@@ -107,10 +119,12 @@ def _reported(end: Exit, said: Said, now: datetime) -> Failed | None:
     return None
 
 
-def _unexplained(end: Exit, said: Said | None, now: datetime, *, prose: bool) -> Failed:
+def _unexplained(
+    end: Exit, said: Said | None, now: datetime, own: tuple[Rule, ...], *, prose: bool
+) -> Failed:
     """The failure of a command that ended badly and brought no good result."""
     stderr = end.stderr.decode(errors="replace")
-    failure = failures.of_exit(end.code, end.signal, stderr, now)
+    failure = failures.of_exit(end.code, end.signal, stderr, now, own=own)
     usage = said.usage if said else UNKNOWN_USAGE
     kind, message = failure.kind, failure.message
     if kind == "unknown" and usage.turns == 0:
@@ -157,13 +171,32 @@ def last_line(stdout: bytes) -> str:
 
 
 def last_result(end: Exit) -> Said | None:
-    """What the last result line of the output says, `None` without one."""
-    if end.result is not None and (said := read(end.result)) is not None:
-        return said
-    for line in reversed(end.stdout.splitlines()):  # the last one that looked like it was another event
-        if line.lstrip()[:1] == b"{" and b'"result"' in line and (said := read(line)) is not None:
-            return said
-    return None
+    """What the last result line of the output says, `None` without one.
+
+    One that only says that it failed has the words of the last error event before it.
+    """
+    said = read(end.result) if end.result is not None else None
+    if said is None:
+        for line in reversed(end.stdout.splitlines()):  # the last one that looked like it was another event
+            if line.lstrip()[:1] == b"{" and b'"result"' in line and (said := read(line)) is not None:
+                break
+    if said is not None and said.error == NO_MESSAGE:
+        return replace(said, error=error_event(end.stdout) or NO_MESSAGE)
+    return said
+
+
+def error_event(stdout: bytes) -> str:
+    """The last error that is told as an event of its own: status, kind and message; empty without one."""
+    for line in reversed(stdout.splitlines()[-_EVENTS:]):
+        event = event_of(line) if b"rror" in line else None
+        if event is None or not str(event["type"]).lower().endswith("error"):
+            continue
+        told = next((event[key] for key in ("data", "error") if isinstance(event.get(key), Mapping)), event)
+        status = count_of(told.get("statusCode"))
+        parts = [f"HTTP {status}"] if status else []
+        parts += [text_of(told.get(key), 500) for key in ("errorType", "name", "code", "message")]
+        return " · ".join(" ".join(part.split()) for part in parts if part)
+    return ""
 
 
 def read(line: bytes) -> Said | None:
@@ -187,6 +220,7 @@ def read_result(found: Mapping[str, Any]) -> Said:
     subtype = subtype if isinstance(subtype, str) and subtype.startswith("error") else ""
     failed = found.get("is_error") not in (None, False, "", "false")  # anything odd is an error, too
     failed = failed or found.get("status") in ("error", "failed") or bool(found.get("error"))
+    failed = failed or found.get("exitCode") not in (None, 0)
     return Said(
         summary=text_of(found.get("summary")) or text_of(found.get("result")),
         output=_output(found.get("output")),
@@ -241,7 +275,7 @@ def _error(found: Mapping[str, Any], subtype: str) -> str:
     parts += [text_of(item, 500) for item in errors[:5]] if isinstance(errors, list) else []
     if not subtype.startswith("error_max"):  # what was said before a limit cut it off is prose
         parts += [text_of(found.get("result")) or text_of(found.get("summary"))]
-    return " · ".join(" ".join(part.split()) for part in parts if part) or "no message"
+    return " · ".join(" ".join(part.split()) for part in parts if part) or NO_MESSAGE
 
 
 def _usage(found: Mapping[str, Any]) -> Usage:

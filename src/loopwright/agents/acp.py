@@ -37,6 +37,7 @@ from loopwright.agents._cli import (
 )
 from loopwright.agents._said import Said, count_of, dollars, parts_of, text_of
 from loopwright.agents.failures import Failure
+from loopwright.agents.patterns import own
 from loopwright.argv import words
 from loopwright.core.values import PARTS, UNKNOWN_USAGE, Attempt, Session, Usage
 from loopwright.errors import ConfigError
@@ -72,13 +73,14 @@ def acp(
     trust: Trust = "edit",
     allow: tuple[str, ...] = (),
     env: tuple[str, ...] = (),
+    errors: tuple[dict[str, Any], ...] = (),
 ) -> Agent:
     """An agent that speaks the Agent Client Protocol.
 
     `run` is its command line (`gemini --acp`), `args` come behind it; `acp:COMMAND LINE` is short for `run`. `model` is
     one that the agent offers. `session = "continue"` goes on with the session of the attempt before, where the agent
     can. `trust = "edit"`: where the agent asks, it may edit files here, look with git, and run the gates' commands;
-    `allow` adds kinds of tools (`fetch`) and commands (`execute(npm test)`); `"full"`: whatever it asks for. Raises
+    `allow` adds kinds of tools (`fetch`) and commands (`execute(npm test)`); `"full"`: whatever it asks for. `errors` as for a command. Raises
     `ConfigError` without a command line.
     """
     if run is None:
@@ -86,7 +88,7 @@ def acp(
     if not run:
         raise ConfigError('acp: which agent? say run = "opencode acp" or "gemini --acp"')
     start = words(run)
-    own = named(start) == "opencode"
+    known = named(start) == "opencode"
 
     def argv(attempt: Attempt, place: Place) -> tuple[str, ...]:
         before = attempt.session.id if session == "continue" and attempt.session is not None else None
@@ -94,7 +96,7 @@ def acp(
         return (*args, json.dumps({"model": model, "session": before, **rules}))
 
     def environ(place: Place) -> Mapping[str, str]:
-        return opencode.environment(place, None if trust == "full" else allow) if own else {}
+        return opencode.environment(place, None if trust == "full" else allow) if known else {}
 
     return agent(
         Cli(
@@ -114,6 +116,7 @@ def acp(
             login=partial(login_of, named(start)),
             keys=(*KEYS, *env),
             trust=trust,
+            own=own(errors),
             idle_cpu=opencode.IDLE_CPU,
         )
     )

@@ -6,7 +6,8 @@ result). API errors are tried again inside, eleven times in three minutes: CLAUD
 message comes in several events with the same id, whose numbers grow. After `--resume` the session id stays;
 `usage` is of this call, `total_cost_usd` of the whole session, `model_usage_since_last_result` of this call (not in
 2.1.197). As root, bypassing permissions is refused unless IS_SANDBOX=1. A message of a subagent has
-`parent_tool_use_id`. `apiKeySource` "none" means that a subscription pays. No `--max-turns` is given: time and money
+`parent_tool_use_id`. It looks with git unasked, and asks before `git diff --output=FILE`: a rule `Bash(git diff:*)`
+would let that through. `apiKeySource` "none" means that a subscription pays. No `--max-turns` is given: time and money
 bound it.
 
 Rule: as for every adapter (`_cli`).
@@ -14,13 +15,13 @@ Rule: as for every adapter (`_cli`).
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
 from loopwright.agents._cli import (
-    LOOKING,
     Cli,
     Talk,
     Trust,
@@ -32,6 +33,7 @@ from loopwright.agents._cli import (
 )
 from loopwright.agents._said import CLAUDE, Said, count_of, dollars, parts_of, read_result, text_of
 from loopwright.agents.failures import Failure
+from loopwright.agents.patterns import own
 from loopwright.argv import words
 from loopwright.core.values import PARTS, UNKNOWN_USAGE, Attempt, Session, Usage
 from loopwright.ports import Agent, Place
@@ -64,12 +66,13 @@ def claude(
     trust: Trust = "edit",
     allow: tuple[str, ...] = (),
     env: tuple[str, ...] = (),
+    errors: tuple[dict[str, Any], ...] = (),
 ) -> Agent:
     """An agent that is Claude Code.
 
     `args` come behind its own options; `run` names another program or a launcher. `session = "continue"` goes on with
     the session of the attempt before. `trust = "edit"`: it may edit files here, look with git, and run the gates'
-    commands; `allow` adds more, in Claude's own words (`Bash(npm test)`); `"full"` skips its permissions.
+    commands; `allow` adds more, in Claude's own words (`Bash(npm test)`); `"full"` skips its permissions. `errors` as for a command.
     """
 
     def argv(attempt: Attempt, place: Place) -> tuple[str, ...]:
@@ -100,6 +103,7 @@ def claude(
             login=partial(_login, start),
             keys=(*KEYS, *env),
             trust=trust,
+            own=own(errors),
         )
     )
 
@@ -134,9 +138,9 @@ def _permissions(
         return ()
     if trust == "full":
         return ("--permission-mode", "bypassPermissions")
-    looking = [f"Bash({command}:*)" for command in LOOKING]
-    gates = [f"Bash({' '.join(command)})" for command in place.commands]
-    return ("--permission-mode", "acceptEdits", "--allowedTools", *dict.fromkeys((*looking, *gates, *allow)))
+    gates = [f"Bash({shlex.join(command)})" for command in place.commands]
+    tools = dict.fromkeys((*gates, *allow))
+    return ("--permission-mode", "acceptEdits", *(("--allowedTools", *tools) if tools else ()))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -151,6 +155,7 @@ class Heard:
     over: bool = False
     messages: dict[str, dict[str, int]] = field(default_factory=dict)
     limit: str = ""  # a limit that it told of, and when it is over
+    later: float = 0.0  # what it waits before it tries again: where the server asks for more, that
     result: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -171,6 +176,7 @@ class Heard:
                 return f"claude {brief(event.get('claude_code_version'))}, {self.model}"
             case "system", "api_retry":
                 status, error = event.get("error_status"), brief(event.get("error"))
+                self.later = (count_of(event.get("retry_delay_ms")) or 0) / 1000 if status == 429 else 0.0
                 return f"trying again after {status or 'an error'} {error}"
             case "rate_limit_event", _:
                 self.limit = _limit(event.get("rate_limit_info"))
@@ -213,9 +219,10 @@ class Heard:
         refused = "the model refused" if self.result.get("stop_reason") == "refusal" else None
         return replace(
             said,
+            summary=said.summary or said.error if bound else said.summary,
             session="" if gone else said.session or self.session,
             usage=self._used(said),
-            error="" if bound else f"{error}{self.limit}" if error else "",
+            error="" if bound else f"{error}{self.limit or self._later(error)}" if error else "",
             cut="" if bound else said.cut,
             bound=bound,
             refused=(),
@@ -223,6 +230,11 @@ class Heard:
             needs_human=refused and f"{refused}: {said.summary}",
             failure=Failure("no_output", f"its session is gone: {error}") if gone else None,
         )
+
+    def _later(self, error: str) -> str:
+        """How long the server asked it to wait, where the error itself does not say when a limit is over."""
+        stated = "reset" in error.lower() or "try again" in error.lower()
+        return f" · retry-after: {self.later:g}" if self.later and not stated else ""
 
     def _used(self, said: Said) -> Usage:
         """What this attempt used: of a session that went on, without what came before."""
@@ -253,7 +265,7 @@ def _denials(listed: object) -> Iterator[str]:
     for entry in listed if isinstance(listed, list) else []:
         if isinstance(entry, Mapping):
             name, given = text_of(entry.get("tool_name"), 100) or "a tool", entry.get("tool_input")
-            command = brief(given.get("command")) if isinstance(given, Mapping) else ""
+            command = text_of(given.get("command"), 500) if isinstance(given, Mapping) else ""
             yield f"{name}({command})" if command else name
 
 

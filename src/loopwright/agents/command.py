@@ -9,10 +9,12 @@ from datetime import datetime
 from functools import partial
 from math import isfinite
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from loopwright.agents import patterns
 from loopwright.agents._prompted import Prompt, probe, prompted
 from loopwright.agents._said import last_result, outcome, read
+from loopwright.agents.patterns import Rule
 from loopwright.argv import words
 from loopwright.core.values import Attempt, Failed, Worked
 from loopwright.errors import ConfigError
@@ -26,6 +28,7 @@ def command(
     result: Literal["auto", "none"] = "auto",
     linger: float = 10.0,
     env: tuple[str, ...] = (),
+    errors: tuple[dict[str, Any], ...] = (),
 ) -> Agent:
     """An agent that is this command; never a shell.
 
@@ -33,7 +36,8 @@ def command(
     `{prompt}` stands instead, if it does). `{prompt_file}` in a word is the file's path in every
     mode; LOOPWRIGHT_PROMPT_FILE always names it. `result = "auto"` reads the last line of stdout
     that is a JSON object with `"type": "result"`; after it the process has `linger` seconds to end.
-    `env` names variables it may see. ConfigError for what is no command.
+    `env` names variables it may see. `errors` are rows of `{kind, pattern}` that say what its error texts mean, before
+    the table of `patterns`. ConfigError for what is no command or no such row.
     """
     argv = words(run)
     if not isfinite(linger) or linger < 0:
@@ -42,17 +46,22 @@ def command(
         raise ConfigError(
             f'prompt is "stdin", "file" or "arg" and result "auto" or "none", not {prompt}, {result}'
         )
-    reading = result == "auto"
+    reading, own = result == "auto", patterns.own(errors)
     return Agent(
         name=Path(argv[0]).name,
-        call=partial(_call, argv, prompt, linger if reading else None),
+        call=partial(_call, argv, prompt, linger if reading else None, own),
         probe=partial(probe, argv),
         keys=tuple(env),
     )
 
 
 async def _call(
-    argv: tuple[str, ...], way: Prompt, linger_s: float | None, attempt: Attempt, place: Place
+    argv: tuple[str, ...],
+    way: Prompt,
+    linger_s: float | None,
+    own: tuple[Rule, ...],
+    attempt: Attempt,
+    place: Place,
 ) -> Worked | Failed:
     """One attempt: write the prompt down, run the command, read how it went."""
     reading = linger_s is not None
@@ -68,7 +77,7 @@ async def _call(
     if isinstance(end, Failed):
         return end
     said = last_result(end) if reading else None
-    return outcome(end, said, idle_s=place.idle_s, now=datetime.now().astimezone())
+    return outcome(end, said, idle_s=place.idle_s, now=datetime.now().astimezone(), own=own)
 
 
 def _finished(line: bytes) -> bool:

@@ -17,9 +17,11 @@ from types import TracebackType
 from typing import Any, Final, TypeAlias
 
 from loopwright import calling
+from loopwright.agents import http_errors
+from loopwright.agents.failures import Failure
 from loopwright.calling import Late, Raised, Threads, is_async
 from loopwright.core.values import Attempt, Failed, Result, Usage, Worked
-from loopwright.errors import ConfigError, PermanentError, RetryableError
+from loopwright.errors import ConfigError, PermanentError, RateLimited, RetryableError
 from loopwright.ports import Agent, Place
 from loopwright.prompt import clean, fit
 from loopwright.redact import Redactor
@@ -43,7 +45,7 @@ _FIXES: Final = {
     "datetime": "isoformat() makes a string of it",
     "date": "isoformat() makes a string of it",
     "Decimal": "str(…) or float(…) makes JSON of it",
-    "Failed": "raise RetryableError or PermanentError instead",
+    "Failed": "raise RetryableError, RateLimited or PermanentError instead",
     "Worked": "return its Result",
 }
 
@@ -55,8 +57,9 @@ def function_agent(fn: Work, *, name: str | None = None) -> Agent:
 
     A sync function runs in a daemon thread, an async one is awaited. Raised errors become kinds:
     `PermanentError` and mistakes in the code (TypeError, NameError, ImportError, AttributeError,
-    SyntaxError) permanent, `RetryableError` transient and not before its `retry_after_s`, TimeoutError
-    and ConnectionError transient, anything else unknown. After `attempt.deadline_s` the attempt is a
+    SyntaxError) permanent, `RetryableError` transient and `RateLimited` rate limited, not before their
+    `retry_after_s`; an HTTP error of any client by its status and words, TimeoutError, ConnectionError and the like
+    (also as the cause of another) transient, anything else unknown. After `attempt.deadline_s` the attempt is a
     timeout: async functions are cancelled; a thread cannot be ended, may still be running, and what
     it returns later is dropped. ConfigError when `fn` cannot be called with exactly one argument.
     """
@@ -70,7 +73,7 @@ def function_agent(fn: Work, *, name: str | None = None) -> Agent:
             case Late(running=running):
                 return _late(title, attempt.deadline_s, running=running, thread=not is_async(fn))
             case Raised(error=error):
-                return _failed(title, error, place.redact)
+                return _failed(title, error, place.redact, await http_errors.failure(error))
             case _:
                 return _worked(title, value, place.redact)
 
@@ -104,7 +107,8 @@ def _late(title: str, deadline_s: float, *, running: bool, thread: bool) -> Fail
     return Failed(kind="timeout", message=f"{title} took longer than {deadline_s:g} s{rest}")
 
 
-def _failed(title: str, error: BaseException, redact: Redactor) -> Failed:
+def _failed(title: str, error: BaseException, redact: Redactor, told: Failure | None = None) -> Failed:
+    """What a raised error comes to; `told` is what a server said with it."""
     if isinstance(error, KeyboardInterrupt):
         raise error
     if isinstance(error, asyncio.CancelledError):
@@ -113,15 +117,18 @@ def _failed(title: str, error: BaseException, redact: Redactor) -> Failed:
     what = fit(clean(f"{title} raised {type(error).__name__}: {said}"), 1000)
     if isinstance(error, PermanentError):
         return Failed(kind="permanent", message=fit(said, TEXT_BYTES) or what)
-    if isinstance(error, RetryableError):
+    if isinstance(error, RetryableError | RateLimited):
         return Failed(
-            kind="transient",
+            kind="transient" if isinstance(error, RetryableError) else "rate_limited",
             message=fit(said, TEXT_BYTES) or what,
             retry_after_s=_seconds(error.retry_after_s),
         )
+    if told is not None:
+        message = f"{title}: {clean(redact.text(told.message))}"
+        return Failed(kind=told.kind, message=fit(message, TEXT_BYTES), retry_after_s=told.retry_after_s)
     if isinstance(error, MISTAKES):
         return Failed(kind="permanent", message=f"{what}\n{_trace(error, redact)}")
-    if isinstance(error, TimeoutError | ConnectionError):
+    if http_errors.passing(error):
         return Failed(kind="transient", message=what)
     return Failed(kind="unknown", message=f"{what}\n{_trace(error, redact)}")
 

@@ -41,6 +41,7 @@ from loopwright.agents._cli import (
 )
 from loopwright.agents._said import Said, count_of, dollars, text_of
 from loopwright.agents.failures import Failure
+from loopwright.agents.patterns import own
 from loopwright.argv import words
 from loopwright.core.values import PARTS, UNKNOWN_USAGE, Attempt, Usage
 from loopwright.ports import Agent, Place
@@ -89,13 +90,14 @@ def opencode(
     trust: Trust = "edit",
     allow: tuple[str, ...] = (),
     env: tuple[str, ...] = (),
+    errors: tuple[dict[str, Any], ...] = (),
 ) -> Agent:
     """An agent that is opencode.
 
     `model` is `provider/model`; `args` come behind its own options of `run`; `run` names another program or a launcher.
     `session = "continue"` goes on with the session of the attempt before. `trust = "edit"`: it may edit files here, look
     with git, and run the gates' commands; `allow` adds more (`bash(npm test)`, `webfetch`); `"full"` lets it do all that
-    its own configuration does not deny.
+    its own configuration does not deny. `errors` as for a command.
     """
     start, used = words(run), model or _after(args, "-m", "--model")
     free = trust == "full" or "--auto" in args
@@ -125,6 +127,7 @@ def opencode(
             login=partial(_login, start, (used or "").partition("/")[0]),
             keys=(*KEYS, *env),
             trust=trust,
+            own=own(errors),
             last=_last,
             idle_cpu=IDLE_CPU,
         )
@@ -334,7 +337,7 @@ def waits(status: object) -> tuple[str, float]:
     until = status.get("next")
     seconds = max(0.0, until / 1000 - time()) if isinstance(until, int | float) else 0.0
     what = " ".join(text_of(status.get("message"), 500).split()) or "no message"
-    return f"{what} · try again later · retry-after: {seconds:.0f}", seconds
+    return f"{what} · temporarily unavailable · retry-after: {seconds:.0f}", seconds
 
 
 def _step(part: Mapping[str, Any]) -> Usage:

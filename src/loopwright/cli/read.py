@@ -277,10 +277,11 @@ def _file(where: Where, run: str, iteration: int, what: str, *, json_: bool) -> 
         folder.glob(f"attempt-*/{name}"), key=lambda p: int(p.parent.name.split("-")[1])
     )
     if not found:
-        raise UsageError(f"run {run} kept no {name} of iteration {iteration}")
+        why = "" if what == "log" else ": that of a function is kept when it reads attempt.prompt"
+        raise UsageError(f"run {run} kept no {name} of iteration {iteration}{why}")
     text = words.safe(found[-1].read_bytes().decode("utf-8", "replace"))
     if json_:
-        emit({"iteration": iteration, "attempt": len(found), "text": text})
+        emit({"iteration": iteration, "attempt": int(found[-1].parent.name.split("-")[1]), "text": text})
     elif text:
         click.echo(text, nl=False)
     else:

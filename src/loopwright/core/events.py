@@ -82,7 +82,7 @@ class Claimed:
 class AttemptStarted:
     """Intent, on record before the effect: this attempt of this iteration begins from `snapshot`.
 
-    `day` is the one in whose ledger `reserve_usd` is set aside (UTC).
+    `booking` says as what `reserve_usd` stands in the ledger of a day.
     """
 
     iteration: int
@@ -93,7 +93,7 @@ class AttemptStarted:
     snapshot: str | None = None
     evidence: str | None = None
     reserve_usd: float | None = None
-    day: str | None = None
+    booking: str | None = None
 
     def __post_init__(self) -> None:
         finite("allowance_s", self.allowance_s, low=0)

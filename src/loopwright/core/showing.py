@@ -184,3 +184,8 @@ def _effects(policy: Policy, state: LoopState, about: About) -> tuple[Effect, ..
 
 def _iterations(n: int) -> str:
     return "1 iteration" if n == 1 else f"{n} iterations"
+
+
+def allow_line(what: tuple[str, ...]) -> str:
+    """The line of a loop file that lets an agent do this, as TOML: a command may hold quotes and line ends."""
+    return f"allow = [{', '.join(json.dumps(word, ensure_ascii=False) for word in what)}]"

@@ -6,8 +6,9 @@ in the facts; unknown is `None`, never zero.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
 from math import isfinite
 from typing import Any, Final, Literal, get_args
 
@@ -343,12 +344,31 @@ class Session:
     iteration: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notes:
+    """A file that the agent keeps for itself from attempt to attempt, and what it says, as data.
+
+    `text` is cleaned and bounded, `size` the bytes of the file. `problem` says why it was not read.
+    """
+
+    file: str
+    text: str = ""
+    size: int = 0
+    problem: str = ""
+
+
+def _goal_alone(attempt: Attempt) -> str:
+    """The prompt of an attempt that no host made ready."""
+    return attempt.goal
+
+
 @dataclass(frozen=True, kw_only=True)  # no slots: copied by `replacing.replace`
 class Attempt:
     """One call of the agent: what is wanted, what came of it so far, and what is left to spend.
 
     `key` is the same for every attempt of one iteration (`<run>/<iteration>`): use it to make
-    effects outside the workspace idempotent. `deadline_s` is the seconds this attempt may take.
+    effects outside the workspace idempotent. `deadline_s` is the seconds this attempt may take. The
+    host fills in `workdir`, `template`, `notes` and `render`, which makes `prompt`.
     """
 
     run: str
@@ -364,3 +384,15 @@ class Attempt:
     reserve_usd: float | None = None
     session: Session | None = None
     workdir: str | None = None
+    template: str | None = None
+    notes: Notes | None = None
+    render: Callable[[Attempt], str] = field(default=_goal_alone, repr=False, compare=False)
+
+    @cached_property
+    def prompt(self) -> str:
+        """The text ready to send to a model: made when it is first asked for."""
+        return self.render(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process, with the prompt made: only this one can make it."""
+        return {**self.__dict__, "prompt": self.prompt, "render": _goal_alone}

@@ -19,7 +19,7 @@ from loopwright.hosts import environment, sandbox
 from loopwright.hosts.take import outputs_of
 from loopwright.hosts.ways import STATE, Ways
 from loopwright.journal import Journal
-from loopwright.loop import Assembled
+from loopwright.loop import Assembled, Loop
 from loopwright.ports import Lease
 from loopwright.supervise import Exit, Process, supervise
 from loopwright.workspace import copies
@@ -84,6 +84,7 @@ async def enter(
         run,
         evidence=_evidence(root, assembled, ways) if there else None,
         outputs=(*outputs_of(root), *journal.store.files) if there else (),
+        beside=beside(assembled.loop),
         copy=copy,
         aside=ways.scratch is not None,
     )
@@ -92,6 +93,11 @@ async def enter(
         workspace.restore(snapshot)
         return workspace, [f"made of the run's snapshot {snapshot[:12]}"]
     return workspace, _news(copy, ways) if copy is not None and made else []
+
+
+def beside(loop: Loop) -> tuple[str, ...]:
+    """Files of the workspace that are no part of the work: the agent's notes."""
+    return (loop.notes,) if isinstance(loop.notes, str) else ()
 
 
 def _evidence(root: Path, assembled: Assembled, ways: Ways) -> Evidence:

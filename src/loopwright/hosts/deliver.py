@@ -20,9 +20,11 @@ from loopwright.core.closing import best_now
 from loopwright.core.policy import Deliver
 from loopwright.core.state import LoopState
 from loopwright.errors import Conflict, LoopwrightError, UsageError, WorkspaceError
+from loopwright.hosts.apart import beside
 from loopwright.hosts.take import check_place
 from loopwright.hosts.ways import STATE, Ways
 from loopwright.journal import Journal, history
+from loopwright.loop import Loop
 from loopwright.ports import Store
 from loopwright.running import Run
 from loopwright.stores.opened import owner
@@ -91,9 +93,10 @@ def apply(project: Path, store: Store, run: str, work: Work) -> tuple[str, ...]:
     state = _known(project, store, run)
     here = project / STATE
     with lock(project, here, run, owner()):
-        git = open_git(project, here, run)
+        there = _mode(state) == "in_place"
+        git = open_git(project, here, run, beside=beside(Loop.from_spec(state.spec)) if there else ())
         now = git.now().tree
-        if _mode(state) == "in_place":
+        if there:
             if work.tree == now:
                 return ()
             raise UsageError(

@@ -115,11 +115,12 @@ def _redactor(environ: frozenset[tuple[str, str]], names: tuple[str, ...]) -> Re
 
 
 def without_secrets(assembled: Assembled, ways: Ways) -> Assembled:
-    """The loop with no secret in its goal, which is in every prompt. Commands stay: they must run as they are."""
-    goal = redacting(assembled, ways).text(assembled.loop.goal)
-    if goal == assembled.loop.goal:
+    """The loop with no secret in what is in every prompt: goal, template. Commands stay: they must run as they are."""
+    redact, said = redacting(assembled, ways), assembled.loop
+    goal, prompt = redact.text(said.goal), said.prompt and redact.text(said.prompt)
+    if (goal, prompt) == (said.goal, said.prompt):
         return assembled
-    loop, policy = replace(assembled.loop, goal=goal), replace(assembled.policy, goal=goal)
+    loop, policy = replace(said, goal=goal, prompt=prompt), replace(assembled.policy, goal=goal)
     return replace(assembled, loop=loop, policy=policy)
 
 
@@ -130,8 +131,11 @@ def written_secrets(loop: Loop, redact: Redactor) -> list[str]:
     told = [
         f"{key} holds a secret, which is kept as it stands: name a variable in env instead" for key in keys
     ]
-    if "[redacted:" in loop.goal:
-        told.append("the goal held a secret, which no agent gets to see: name a variable in env instead")
+    for what, text in (("goal", loop.goal), ("prompt", loop.prompt or "")):
+        if "[redacted:" in text:
+            told.append(
+                f"the {what} held a secret, which no agent gets to see: name a variable in env instead"
+            )
     return told
 
 

@@ -26,7 +26,7 @@ from loopwright.core.limits import exceeded
 from loopwright.core.recorded import policy_of
 from loopwright.core.state import LoopState
 from loopwright.errors import Locked, UsageError
-from loopwright.hosts.apart import is_apart
+from loopwright.hosts.apart import beside, is_apart
 from loopwright.hosts.take import check_id, check_place, made_id, outputs_of
 from loopwright.hosts.ways import STATE
 from loopwright.journal import Journal, history
@@ -67,7 +67,8 @@ def fork(
     facts, state = _upto(store, parent, number)
     check_place(parent, state, project)
     run = made_id(str(state.spec.get("name") or "run")) if name is None else check_id(name)
-    apart = is_apart(Loop.from_spec(state.spec).mode())
+    loop = Loop.from_spec(state.spec)
+    apart = is_apart(loop.mode())
     with ExitStack() as stack:
         if state.workspace is not None:
             root = copies.home(project / STATE, run) if apart else project
@@ -79,7 +80,7 @@ def fork(
         if apart:
             _inherited(project, parent, run, _trees(facts), apart=True)
         elif state.workspace is not None:
-            workspace = _of_parent(project, parent)
+            workspace = _of_parent(project, parent, loop)
             if workspace.recorded and state.snapshot is not None:
                 changed = _brought_back(workspace, store, parent, state.snapshot, project, force=force)
             _inherited(project, parent, run, _trees(facts) if workspace.recorded else (), apart=False)
@@ -105,8 +106,10 @@ def _trees(facts: Facts) -> tuple[str, ...]:
     return tuple(dict.fromkeys(tree for tree in found if tree is not None))
 
 
-def _of_parent(project: Path, parent: str) -> Workspace:
-    return open_workspace("in_place", project, project / STATE, parent, outputs=outputs_of(project))
+def _of_parent(project: Path, parent: str, loop: Loop) -> Workspace:
+    return open_workspace(
+        "in_place", project, project / STATE, parent, outputs=outputs_of(project), beside=beside(loop)
+    )
 
 
 def _brought_back(

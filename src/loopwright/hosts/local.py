@@ -26,6 +26,7 @@ from loopwright.journal import Journal
 from loopwright.loop import Assembled, Loop, assemble
 from loopwright.mending import mended
 from loopwright.ports import Lease
+from loopwright.prompting import notes_file, renderer
 from loopwright.running import Run
 from loopwright.state_folder import create_state
 from loopwright.stores.opened import open_store, owner, store_exists, store_path
@@ -63,7 +64,8 @@ async def start(loop: Loop | Assembled, run: str | None, ways: Ways) -> Held:
         sandbox.check(assembled, ways)
         # In a folder apart, setup may bring the tools: there they are looked for once it is made.
         programs = [] if apart.is_apart(assembled.mode) else environment.probe(assembled, ways)
-        if assembled.mode != "none" or ways.store is None or assembled.agent.in_folder:
+        kept = assembled.mode != "none" or ways.store is None or assembled.agent.in_folder
+        if kept or assembled.loop.notes:
             create_state(ways.state)
         journal = journal or _journal(name, ways, stack)
         begun = ev.RunStarted(
@@ -256,11 +258,14 @@ def _opened(
         hear=ways.hear,
         begin=ways.begin,
         tell=ways.tell,
+        template=assembled.loop.prompt,
+        notes=assembled.loop.notes,
         on_tamper=assembled.loop.on_tamper,
         waits=ways.wait,
         person=ways.person,
         sandbox=sandbox.wrapping(assembled.loop, ways, root, apart.copy_of(journal.run, assembled, ways)),
     )
+    run.render = renderer(run)
     run.deliver = lambda asked: deliver.at_the_end(run, ways, asked)
     return run
 
@@ -278,7 +283,8 @@ def _tell_opening(run: Run, assembled: Assembled, ways: Ways, programs: list[str
         limits=in_force(assembled.policy.limits, state),
         withheld=child_environment(ways.environ, allow=environment.allowed(assembled))[1],
     )
-    for line in (*told, *environment.written_secrets(assembled.loop, run.journal.redact)):
+    asked = opening.asked_with(assembled.loop, notes_file(run))
+    for line in (*told, *asked, *environment.written_secrets(assembled.loop, run.journal.redact)):
         ways.tell(line)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+from loopwright import spending
 from loopwright.core import events as ev
 from loopwright.hosts import take
 from loopwright.hosts.ways import Ways
@@ -46,6 +47,8 @@ async def mend(run: Run, ways: Ways, marks: Mapping[str, str], *, rested: bool) 
         ev.AttemptInterrupted(cause="crash", seconds=seconds, snapshot=seen.tree),
     )
     journal.flush()
+    if it.open.booking is not None:
+        await asyncio.to_thread(spending.settle, run, it.open, None)
 
 
 def handed_over(run: Run) -> None:
@@ -59,3 +62,5 @@ def handed_over(run: Run) -> None:
             ev.AttemptInterrupted(cause="handover", seconds=seconds, snapshot=seen.tree),
         )
     run.journal.flush()
+    if state.current is not None and state.current.open is not None and state.current.open.booking:
+        spending.settle(run, state.current.open, None)

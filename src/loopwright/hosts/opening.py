@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from loopwright.core.limits import Limits
+from loopwright.loop import Loop
+from loopwright.template import used
 from loopwright.units import duration
 
 
@@ -20,6 +22,20 @@ def lines(
     told = [f"{run}: {where}", *(f"  {program}" for program in programs), f"  limits: {bounds(limits)}"]
     if names := ", ".join(withheld):
         told.append(f"  withheld from agent and gates: {names} (--env NAME lets one through)")
+    return told
+
+
+def asked_with(loop: Loop, notes: Path | None) -> list[str]:
+    """What to know of a template of the user's, and of the notes that the agent keeps."""
+    told = []
+    if loop.prompt is not None:
+        wanted = ("goal", "feedback", "notes") if loop.notes else ("goal", "feedback")
+        if missing := [f"{{{word}}}" for word in wanted if word not in used(loop.prompt)]:
+            told.append(
+                f"  prompt: the template has no {' and no '.join(missing)}: the agent is not told that"
+            )
+    if notes is not None:
+        told.append(f"  notes: {notes}, kept by the agent: in no snapshot, delivered nowhere")
     return told
 
 

@@ -67,6 +67,7 @@ async def rehearse(loop: Loop, ways: Ways) -> Rehearsal:
     notes = [*_notes(assembled)]
     whole = environment.without_secrets(replace(assembled, **_here(assembled)), ways)
     redact = environment.redacting(whole, ways)
+    notes += [line.strip() for line in opening.asked_with(whole.loop, None)]
     notes += environment.written_secrets(whole.loop, redact)
     programs = [redact.text(line) for line in environment.probe(whole, ways)]
     store = MemoryStore()

@@ -11,6 +11,7 @@ from pathlib import Path
 from loopwright.clock import Clock
 from loopwright.core import events as ev
 from loopwright.errors import UsageError
+from loopwright.hosts.apart import beside
 from loopwright.hosts.take import check_place, outputs_of
 from loopwright.hosts.ways import STATE
 from loopwright.journal import Journal, history
@@ -34,7 +35,8 @@ def restore(project: Path, store: Store, run: str, tree: str | None, *, force: b
     if tree is None:
         raise UsageError(f"run {run} has no snapshot of that iteration")
     me, here = owner(), project / STATE
-    mode = Loop.from_spec(state.spec).mode()
+    loop = Loop.from_spec(state.spec)
+    mode = loop.mode()
     apart = mode in {"worktree", "folder"}
     with lock(copies.home(here, run) if apart else project, here, run, me):
         copy = copies.find(here, run) if apart else None
@@ -47,6 +49,7 @@ def restore(project: Path, store: Store, run: str, tree: str | None, *, force: b
             here,
             run,
             outputs=(*outputs_of(root), *store.files),
+            beside=beside(loop),
             copy=copy,
         )
         now = workspace.look()

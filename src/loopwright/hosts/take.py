@@ -116,13 +116,18 @@ def check_reopen(state: LoopState, limits: Limits, wanted: Sequence[Event]) -> N
 
 def differences(run: str, old: Mapping[str, Any], new: Mapping[str, Any], *, over: bool = False) -> str:
     """Why this loop is not the one the id stands for, key by key."""
-    keys = [k for k in ("goal", "agent", "improve", "gates") if old.get(k) != new.get(k)]
-    lines = [f"  {k}: {old.get(k)!r} then, {new.get(k)!r} now" for k in keys]
+    keys = [k for k in ("goal", "prompt", "agent", "improve", "gates") if old.get(k) != new.get(k)]
+    lines = [f"  {k}: {_brief(old.get(k))} then, {_brief(new.get(k))} now" for k in keys]
     head = f"run {run} was started with another loop:"
     how = "use another id, or --accept-changes to go on with the new one"
     if over:
         how = "what follows is its result, not this loop's: use another id to run this one"
     return "\n".join([head, *lines, how])
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 500 else f"{text[:499]}…"
 
 
 def check_mode(run: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:

@@ -101,15 +101,15 @@ def open_git(
     run: str,
     *,
     outputs: tuple[Path, ...] = (),
+    beside: tuple[str, ...] = (),
     copy: Copy | None = None,
     aside: bool = False,
 ) -> Git:
     """Snapshots of the folder `root` for one run; `state` is the project's `.agent-state`, made when missing.
 
-    `outputs` are regular files our own stdout and stderr are open on. With `copy`, `root` is that copy of a
-    project and not the project itself. `aside`: see `open_ours`. Nothing else in the workspace is written.
-    WorkspaceError: no git ≥ 2.30
-    on PATH, not a folder, an unusable repository or run id.
+    `outputs` are regular files our own stdout and stderr are open on, `beside` others below the root that are left
+    out. With `copy`, `root` is that copy of a project and not the project itself. `aside`: see `open_ours`. Nothing
+    else in the workspace is written. WorkspaceError: no git ≥ 2.30 on PATH, not a folder, an unusable repository or run id.
     """
     if not _RUN.fullmatch(run) or ".." in run or run.endswith((".", ".lock")):
         raise WorkspaceError(f"{run!r} cannot name a run: letters, digits, '.', '_' and '-', at most 64")
@@ -126,8 +126,7 @@ def open_git(
     left_out = {
         os.fsencode(path.relative_to(root)) for path in inside if path != root and path.is_relative_to(root)
     }
-    if copy:
-        left_out |= {os.fsencode(link) for link in copy.links}
+    left_out |= {os.fsencode(path) for path in (*beside, *(copy.links if copy else ()))}
     check_place(ours, folder, run)
     git = ours.call(root, folder / "index")
     index = Index(folder=folder, root=root, git=git, ours=ours, left_out=frozenset(left_out), copy=copy)

@@ -274,19 +274,23 @@ def open_workspace(
     *,
     evidence: Evidence | None = None,
     outputs: tuple[Path, ...] = (),
+    beside: tuple[str, ...] = (),
     copy: Copy | None = None,
     aside: bool = False,
 ) -> Workspace:
     """The workspace of `run`; without git there are no snapshots, and `problem` says so.
 
     `root` is the user's folder, or that of the `copy` of a run that works apart. `aside`: snapshots go to `state`
-    alone, nothing is written in the user's repository. Without `evidence` there is none.
+    alone, nothing is written in the user's repository. Without `evidence` there is none. `beside` are files below the
+    root that snapshots leave out.
     """
     copies = state / "artifacts" / run / "protected"
     if mode == "none":
         return Workspace(mode, Unrecorded(root), Evidence(root), copies)
     try:
-        kept: Git | Unrecorded = open_git(root, state, run, outputs=outputs, copy=copy, aside=aside)
+        kept: Git | Unrecorded = open_git(
+            root, state, run, outputs=outputs, beside=beside, copy=copy, aside=aside
+        )
         problem = ""
     except WorkspaceError as error:
         if began(state, run):  # its snapshots are wanted
