@@ -136,7 +136,7 @@ ROWS = (
         limit=_openai_limit,
         denied=Denied(WRITES, "made-by-shell", f"bash({WRITES})"),
         by_hand={"run": "opencode run --format json --auto", "prompt": "arg"},
-        can=frozenset({"shell", "deny", "looks", "session", "cut", "limits", "waits"}),
+        can=frozenset({"shell", "deny", "looks", "session", "cut", "waits"}),
     ),
     Row(
         name="aider",
@@ -164,6 +164,6 @@ ROWS = (
         price=(1.0, 2.0),
         limit=_openai_limit,
         denied=Denied(WRITES, "made-by-shell", f"bash({WRITES})"),
-        can=frozenset({"shell", "deny", "looks", "limits", "waits"}),
+        can=frozenset({"shell", "deny", "looks", "waits"}),
     ),
 )

@@ -84,9 +84,7 @@ class Agent:
                 continue  # a word of its own that is no message
             if not isinstance(message, dict):
                 continue
-            if message.get("type") == "retry":  # said by our plug-in in opencode
-                tell("retry", status=message.get("status"))
-            elif "method" in message:
+            if "method" in message:
                 self.deal(message)
             elif message.get("id") == self.asked:
                 if message.get("error"):

@@ -151,7 +151,6 @@ class Heard:
     worked: bool = False
     gone: bool = False
     over: bool = False
-    trouble: str = ""  # what it waits for to try again
     cost: float | None = None  # of the session
     counts: dict[str, int] = field(default_factory=dict)  # summed over what came with chunks
     result: Mapping[str, Any] = field(default_factory=dict)
@@ -198,12 +197,8 @@ class Heard:
             case "update":
                 update = event.get("update")
                 return self._update(update) if isinstance(update, Mapping) else ""
-            case "retry":
-                self.trouble, seconds = opencode.waits(event.get("status"))
-                self.over = self.over or seconds > opencode.WAIT_S
-                return brief(self.trouble)
             case "result":
-                self.result, self.over, self.trouble = event, True, ""
+                self.result, self.over = event, True
         return ""
 
     def _denied(self, what: str) -> str:
@@ -212,7 +207,6 @@ class Heard:
         return f"not allowed: {brief(what)}"
 
     def _update(self, update: Mapping[str, Any]) -> str:
-        self.trouble = ""
         match update.get("sessionUpdate"):
             case "agent_message_chunk":
                 self._chunk(update)
@@ -248,9 +242,7 @@ class Heard:
         return news
 
     def said(self) -> Said | None:
-        """What its answer says, or the trouble it is in; `None` without either."""
-        if self.trouble:
-            return Said(usage=self.usage, session=self.session, error=self.trouble, denied=tuple(self.denied))
+        """What its answer says; `None` without one."""
         if not self.over:
             return None
         error, reason = self.result.get("error"), text_of(self.result.get("stopReason"), 100)
