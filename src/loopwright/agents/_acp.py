@@ -17,6 +17,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from typing import Any
 
 Table = dict[str, Any]
@@ -39,7 +40,7 @@ class RefusedError(Exception):
 
 def tell(kind: str, **fields: Any) -> None:
     """One event for whoever reads us."""
-    sys.stdout.write(json.dumps({"type": kind, **fields}) + "\n")
+    sys.stdout.write(json.dumps({"type": kind, "timestamp": int(time.time() * 1000), **fields}) + "\n")
     sys.stdout.flush()
 
 

@@ -93,7 +93,8 @@ def acp(
     def argv(attempt: Attempt, place: Place) -> tuple[str, ...]:
         before = attempt.session.id if session == "continue" and attempt.session is not None else None
         rules = {"free": True} if trust == "full" else {"allow": allowed(allow, place), "looking": LOOKING}
-        return (*args, json.dumps({"model": model, "session": before, **rules}))
+        logs = opencode.LOGS if known else ()
+        return (*logs, *args, json.dumps({"model": model, "session": before, **rules}))
 
     def environ(place: Place) -> Mapping[str, str]:
         return opencode.environment(place, None if trust == "full" else allow) if known else {}
@@ -118,6 +119,7 @@ def acp(
             trust=trust,
             own=own(errors),
             idle_cpu=opencode.IDLE_CPU,
+            last=opencode.last if known else lambda said, _end, _place: said,
         )
     )
 

@@ -133,7 +133,7 @@ def opencode(
             keys=(*KEYS, *env),
             trust=trust,
             own=own(errors),
-            last=_last,
+            last=last,
             idle_cpu=IDLE_CPU,
         )
     )
@@ -232,7 +232,7 @@ def _login(start: tuple[str, ...], provider: str, place: Place) -> str:
     return login_of(name, place, *PROVIDERS.get(provider, ()))
 
 
-def _last(said: Said | None, end: Exit, _place: Place) -> Said | None:
+def last(said: Said | None, end: Exit, _place: Place) -> Said | None:
     """What it said, with what only its end and its stderr tell."""
     if said is not None:
         return said
