@@ -4,7 +4,6 @@ import asyncio
 import json
 import shlex
 import sys
-import time
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -108,18 +107,6 @@ def test_how_an_answer_is_taken(answer, kind, text):
     end = ended(heard)
     assert getattr(end, "kind", "done") == kind
     assert (getattr(end, "message", None) or end.degraded or "").startswith(text or "")
-
-
-def test_a_long_wait_is_ended_and_ours():
-    heard = Heard()
-    heard.hear(
-        {"type": "retry", "status": {"message": "your rate limit", "next": (time.time() + 900) * 1000}}
-    )
-    assert heard.over
-    end = ended(heard, replace(EXIT, code=143, ended="lingered"))
-    assert (end.kind, end.retry_after_s) == ("rate_limited", pytest.approx(900, abs=2))
-    heard.hear({"type": "update", "update": {}})
-    assert heard.trouble == ""
 
 
 def test_a_turn_without_a_word_or_a_call_is_nothing():

@@ -1,7 +1,6 @@
 """opencode: what its recorded output comes to, what is run, what it may do."""
 
 import json
-import time
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -122,21 +121,24 @@ def test_trouble_that_passed_is_none(place):
     assert heard.said().good
 
 
+@pytest.mark.parametrize("ended_by", ["idle", "timeout"])
 @pytest.mark.parametrize(
-    ("wait_s", "message", "kind"),
-    [(900, "your rate limit", "rate_limited"), (5, "your rate limit", None), (900, "oops", "rate_limited")],
+    ("last_ms", "what", "kind"),
+    [
+        (0, "your rate limit", "rate_limited"),
+        (1796000403926, "Cannot reach it", "transient"),
+        (1796000403928, "your rate limit", "done"),
+    ],
 )
-def test_a_long_wait_is_ended_and_ours(wait_s, message, kind, place):
-    heard = Heard()
-    status = {"type": "retry", "attempt": 1, "message": message, "next": (time.time() + wait_s) * 1000}
-    heard.hear({"type": "retry", "status": status})
-    assert heard.over == (wait_s > 60)
-    if kind:
-        end = ended(heard, replace(EXIT, code=143, ended="lingered"), place)
-        assert (end.kind, end.retry_after_s) == (kind, pytest.approx(wait_s, abs=2))
-    assert ended(heard, replace(EXIT, code=143, ended="timeout"), place).kind == (kind or "rate_limited")
-    heard.hear(step(id="a"))
-    assert heard.said().good
+def test_a_wait_in_silence_is_told_by_its_log(last_ms, what, kind, ended_by, place):
+    """The log tells of its error at 1796000403927 ms."""
+    line = (
+        'timestamp=2026-11-30T01:00:03.927Z level=ERROR run=1 message="stream error" providerID=p modelID=m '
+        f'session.id=s small=false agent=build mode=primary error.error="AI_APICallError: {what}"\n'
+    ).encode()
+    stdout = json.dumps({"type": "step_start", "timestamp": last_ms}).encode() if last_ms else b""
+    end = replace(EXIT, code=143, ended=ended_by, stderr=line, stdout=stdout)
+    assert getattr(ended(Heard(), end, place), "kind", "done") == kind
 
 
 def test_what_it_was_not_allowed_is_told_as_allow_would_let_it(place):
@@ -166,7 +168,7 @@ def test_the_news_it_makes():
 
 # ── what is run ─────────────────────────────────────────────────────────────────────────────────────────
 
-OURS = "run --format json"
+OURS = "run --format json --print-logs --log-level ERROR"
 TITLE = "--title loopwright"
 GOING = replace(ATTEMPT, session=Session(id="ses_1", usage=Usage(), iteration=1))
 
@@ -211,11 +213,9 @@ def test_what_it_may_do(place):
 
 
 def test_what_the_user_configures_is_kept_and_ours_comes_last(place):
-    theirs = {"model": "a/b", "plugin": ["theirs"], "autoupdate": True, "agent": {"build": {"model": "a/c", "permission": {"edit": "ask", "bash": {"npm *": "allow"}}}}}  # fmt: skip
+    theirs = {"model": "a/b", "autoupdate": True, "agent": {"build": {"model": "a/c", "permission": {"edit": "ask", "bash": {"npm *": "allow"}}}}}  # fmt: skip
     both = content(opencode(), replace(place, env={"OPENCODE_CONFIG_CONTENT": json.dumps(theirs)}))
     assert (both["model"], both["agent"]["build"]["model"], both["autoupdate"]) == ("a/b", "a/c", False)
-    assert both["plugin"][0] == "theirs"
-    assert both["plugin"][1].endswith("/opencode_waits.js")
     rules = both["agent"]["build"]["permission"]
     assert (rules["edit"], next(iter(rules)), list(rules["bash"])[:2]) == ("allow", "*", ["npm *", "*"])
     for odd in ("{", "[1]"):

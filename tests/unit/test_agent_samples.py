@@ -72,7 +72,7 @@ def heard(cli: str, case: str, end: Exit, place: Place) -> tuple[Said | None, Us
     if cli == "codex":
         said = codex._last((), said, end, place)
     if cli == "opencode":
-        said = opencode._last(said, end, place)
+        said = opencode.last(said, end, place)
     return said, events.usage
 
 

@@ -17,6 +17,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from typing import Any
 
 Table = dict[str, Any]
@@ -39,7 +40,7 @@ class RefusedError(Exception):
 
 def tell(kind: str, **fields: Any) -> None:
     """One event for whoever reads us."""
-    sys.stdout.write(json.dumps({"type": kind, **fields}) + "\n")
+    sys.stdout.write(json.dumps({"type": kind, "timestamp": int(time.time() * 1000), **fields}) + "\n")
     sys.stdout.flush()
 
 
@@ -84,9 +85,7 @@ class Agent:
                 continue  # a word of its own that is no message
             if not isinstance(message, dict):
                 continue
-            if message.get("type") == "retry":  # said by our plug-in in opencode
-                tell("retry", status=message.get("status"))
-            elif "method" in message:
+            if "method" in message:
                 self.deal(message)
             elif message.get("id") == self.asked:
                 if message.get("error"):

@@ -66,8 +66,8 @@ class Cli:
     """The facts of one CLI.
 
     `argv` is what follows `start`, for this attempt, `before` what starts it, if another program does; `get` says how it
-    is installed, `fix` what to do when its login is refused. `least` is the oldest version whose options these are. `login` names what it logs in with, never the secret.
-    `own` are the user's rules for its error texts.
+    is installed, `fix` what to do when its login is refused. `least` is the oldest version whose options these are.
+    `login` names what it logs in with, never the secret. `own` are the user's rules for its error texts.
     `last` makes what was said whole, with what its events do not tell. `retries` are the events of one that says that it
     waits and tries again: it may do so for `RETRY_S`. `idle_cpu` is the share of CPU time it uses doing nothing.
     """

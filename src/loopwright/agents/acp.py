@@ -80,7 +80,7 @@ def acp(
     `run` is its command line (`gemini --acp`), `args` come behind it; `acp:COMMAND LINE` is short for `run`. `model` is
     one that the agent offers. `session = "continue"` goes on with the session of the attempt before, where the agent
     can. `trust = "edit"`: where the agent asks, it may edit files here, look with git, and run the gates' commands;
-    `allow` adds kinds of tools (`fetch`) and commands (`execute(npm test)`); `"full"`: whatever it asks for. Raises
+    `allow` adds kinds of tools (`fetch`) and commands (`execute(npm test)`); `"full"`: whatever it asks for. `errors` as for a command. Raises
     `ConfigError` without a command line.
     """
     if run is None:
@@ -88,15 +88,16 @@ def acp(
     if not run:
         raise ConfigError('acp: which agent? say run = "opencode acp" or "gemini --acp"')
     start = words(run)
-    ours = named(start) == "opencode"  # whose rules the adapter knows
+    known = named(start) == "opencode"  # whose rules the adapter knows
 
     def argv(attempt: Attempt, place: Place) -> tuple[str, ...]:
         before = attempt.session.id if session == "continue" and attempt.session is not None else None
         rules = {"free": True} if trust == "full" else {"allow": allowed(allow, place), "looking": LOOKING}
-        return (*args, json.dumps({"model": model, "session": before, **rules}))
+        logs = opencode.LOGS if known else ()
+        return (*logs, *args, json.dumps({"model": model, "session": before, **rules}))
 
     def environ(place: Place) -> Mapping[str, str]:
-        return opencode.environment(place, None if trust == "full" else allow) if ours else {}
+        return opencode.environment(place, None if trust == "full" else allow) if known else {}
 
     return agent(
         Cli(
@@ -118,6 +119,7 @@ def acp(
             trust=trust,
             own=own(errors),
             idle_cpu=opencode.IDLE_CPU,
+            last=opencode.last if known else lambda said, _end, _place: said,
         )
     )
 
@@ -151,7 +153,6 @@ class Heard:
     worked: bool = False
     gone: bool = False
     over: bool = False
-    trouble: str = ""  # what it waits for to try again
     cost: float | None = None  # of the session
     counts: dict[str, int] = field(default_factory=dict)  # summed over what came with chunks
     result: Mapping[str, Any] = field(default_factory=dict)
@@ -198,12 +199,8 @@ class Heard:
             case "update":
                 update = event.get("update")
                 return self._update(update) if isinstance(update, Mapping) else ""
-            case "retry":
-                self.trouble, seconds = opencode.waits(event.get("status"))
-                self.over = self.over or seconds > opencode.WAIT_S
-                return brief(self.trouble)
             case "result":
-                self.result, self.over, self.trouble = event, True, ""
+                self.result, self.over = event, True
         return ""
 
     def _denied(self, what: str) -> str:
@@ -212,7 +209,6 @@ class Heard:
         return f"not allowed: {brief(what)}"
 
     def _update(self, update: Mapping[str, Any]) -> str:
-        self.trouble = ""
         match update.get("sessionUpdate"):
             case "agent_message_chunk":
                 self._chunk(update)
@@ -248,9 +244,7 @@ class Heard:
         return news
 
     def said(self) -> Said | None:
-        """What its answer says, or the trouble it is in; `None` without either."""
-        if self.trouble:
-            return Said(usage=self.usage, session=self.session, error=self.trouble, denied=tuple(self.denied))
+        """What its answer says; `None` without one."""
         if not self.over:
             return None
         error, reason = self.result.get("error"), text_of(self.result.get("stopReason"), 100)

@@ -5,8 +5,9 @@ exits, with 1 after an `error` event, with 0 also where it was stopped at a tool
 dollars in `step_finish` (`output` without `reasoning`, `input` without caches), so nothing is summed over a session;
 an id may come twice. A model without a price costs 0. The request for a session's title is in no step: `--title` saves
 it. Errors have a name, a status, headers and a body. It tries again itself, 5 times in 70 s or for as long as a
-Retry-After asks, without a word in the stream; nothing lowers that, but a plug-in hears of it: ours says it on stdout.
-A session that is gone is told on stderr. It uses 1.2 % of a CPU while it waits. Configuration is merged: the user's, the project's, then
+Retry-After asks, without a word in the stream; nothing lowers that, but its log on stderr tells of each ("stream
+error"). A plug-in could tell more, but opencode waits for npm before it loads one. A session that is gone is told on
+stderr. It uses 1.2 % of a CPU while it waits. Configuration is merged: the user's, the project's, then
 OPENCODE_CONFIG_CONTENT. Of the rules of an agent the last that fits decides, and those of `agent.NAME.permission` come
 after those of `permission`; a key that is there already keeps its place. Each command of a pipeline or a substitution
 is looked up by itself. What is denied is an error of the tool and the work goes on; what would be asked is refused
@@ -22,10 +23,10 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from itertools import pairwise
-from pathlib import Path, PurePosixPath
-from time import time
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 from loopwright.agents._cli import (
@@ -39,8 +40,8 @@ from loopwright.agents._cli import (
     login_of,
     named,
 )
-from loopwright.agents._said import Said, count_of, dollars, text_of
-from loopwright.agents.failures import Failure
+from loopwright.agents._said import Said, count_of, dollars, event_of, text_of
+from loopwright.agents.failures import Failure, classify
 from loopwright.agents.patterns import own
 from loopwright.argv import words
 from loopwright.core.values import PARTS, UNKNOWN_USAGE, Attempt, Usage
@@ -67,15 +68,19 @@ GET: Final = "npm install -g opencode-ai, then log in: opencode auth login"
 QUIET: Final = dict.fromkeys(
     ("OPENCODE_DISABLE_AUTOUPDATE", "OPENCODE_DISABLE_LSP_DOWNLOAD", "OPENCODE_DISABLE_TERMINAL_TITLE"), "1"
 )
-PLUGIN: Final = Path(__file__).with_name("opencode_waits.js").as_uri()
-CONFIG: Final[Mapping[str, Any]] = {"autoupdate": False, "share": "disabled", "plugin": [PLUGIN]}
-WAIT_S: Final = 60.0  # longer waits are ours, in sight
+CONFIG: Final[Mapping[str, Any]] = {"autoupdate": False, "share": "disabled"}
+LOGS: Final = ("--print-logs", "--log-level", "ERROR")
 IDLE_CPU: Final = 0.03  # seen 0.012 while it waits for its model
 BUILD: Final = "build"  # its own agent that may work
 _LET: Final = ("glob", "grep", "list", "lsp", "skill", "edit", "todowrite", "todoread")
 _READ: Final = {"*": "allow", "*.env": "deny", "*.env.*": "deny", "*.env.example": "allow"}
 STOPPED: Final = ("The user has specified a rule", "The user rejected permission")
 _GONE: Final = "Session not found"
+_TROUBLE: Final = re.compile(
+    r"^timestamp=(?P<time>\S+) level=ERROR .*message=\"stream error\".* small=false "
+    r".*error\.error=\"(?P<what>(?:[^\"\\]|\\.)+)\"",
+    re.MULTILINE,
+)
 _WORD: Final = re.compile(r"(?P<name>[A-Za-z_]+)(?:\((?P<pattern>.+)\))?", re.DOTALL)
 MIDDLE: Final = "it ended without a last step"
 _DENIED: Final = 20  # kinds of denied calls that are kept
@@ -97,13 +102,13 @@ def opencode(
     `model` is `provider/model`; `args` come behind its own options of `run`; `run` names another program or a launcher.
     `session = "continue"` goes on with the session of the attempt before. `trust = "edit"`: it may edit files here, look
     with git, and run the gates' commands; `allow` adds more (`bash(npm test)`, `webfetch`); `"full"` lets it do all that
-    its own configuration does not deny.
+    its own configuration does not deny. `errors` as for a command.
     """
     start, used = words(run), model or _after(args, "-m", "--model")
     free = trust == "full" or "--auto" in args
 
     def argv(attempt: Attempt, _place: Place) -> tuple[str, ...]:
-        said = ["run", "--format", "json"]
+        said = ["run", "--format", "json", *LOGS]
         said += [] if _after(args, "--title") else ["--title", "loopwright"]
         said += ["--model", model] if model else []
         if session == "continue" and attempt.session is not None:
@@ -128,7 +133,7 @@ def opencode(
             keys=(*KEYS, *env),
             trust=trust,
             own=own(errors),
-            last=_last,
+            last=last,
             idle_cpu=IDLE_CPU,
         )
     )
@@ -219,8 +224,6 @@ def _merged(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any
         known = both.pop(name, None)  # the last rule decides, so ours come last
         inner = isinstance(known, dict) and isinstance(value, Mapping)
         both[name] = _merged(known, value) if inner and isinstance(known, dict) else value
-        if isinstance(known, list) and isinstance(value, list):
-            both[name] = [*known, *value]
     return both
 
 
@@ -229,7 +232,7 @@ def _login(start: tuple[str, ...], provider: str, place: Place) -> str:
     return login_of(name, place, *PROVIDERS.get(provider, ()))
 
 
-def _last(said: Said | None, end: Exit, _place: Place) -> Said | None:
+def last(said: Said | None, end: Exit, _place: Place) -> Said | None:
     """What it said, with what only its end and its stderr tell."""
     if said is not None:
         return said
@@ -239,7 +242,23 @@ def _last(said: Said | None, end: Exit, _place: Place) -> Said | None:
         return Said(error=gone.message, session="", failure=gone)
     if end.ended == "exited" and end.code == 0:
         return Said(error=MIDDLE, failure=Failure("no_output", MIDDLE))
+    if end.ended in {"idle", "timeout"} and (trouble := _waits(told, end.stdout)):
+        known = classify(trouble, datetime.now().astimezone())
+        passing = Failure("transient", f"a passing fault: {trouble}") if known.kind == "unknown" else None
+        return Said(error=trouble, failure=passing)
     return None
+
+
+def _waits(told: str, stdout: bytes) -> str:
+    """The error that its log tells of after its last event: it waited to try again when it was ended."""
+    found = list(_TROUBLE.finditer(told))
+    events = (event_of(line) for line in reversed(stdout.splitlines()))
+    last = next((event.get("timestamp") for event in events if event is not None), 0)
+    try:
+        at = datetime.fromisoformat(found[-1]["time"]).timestamp() * 1000 if found else None
+    except ValueError:
+        return ""
+    return text_of(found[-1]["what"]) if at is not None and isinstance(last, int) and at > last else ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -253,7 +272,7 @@ class Heard:
     trouble: str = ""  # the error that stands, until something goes on
     reason: str = ""  # why its last step ended; empty while one goes on
     refused: bool = False  # a person would have been asked, and that ended it
-    over: bool = False  # only of one that waits too long: there is no last event, that it exits is its end
+    over: bool = False  # there is no last event: that it exits is its end
     steps: dict[str, Usage] = field(default_factory=dict)
     denied: dict[str, None] = field(default_factory=dict)
 
@@ -290,10 +309,6 @@ class Heard:
                 return brief(self.text)
             case "tool_use":
                 return self._tool(part)
-            case "retry":
-                self.trouble, seconds = waits(event.get("status"))
-                self.over = self.over or seconds > WAIT_S
-                return brief(self.trouble)
             case "error":
                 self.trouble = _error(event.get("error"))
                 return brief(self.trouble)
@@ -331,15 +346,6 @@ class Heard:
 _SHORT: Final = {"length": "its last answer was cut", "tool-calls": "it ended at a tool"}
 
 
-def waits(status: object) -> tuple[str, float]:
-    """The error that it tries again after, as one line, and in how many seconds it does."""
-    status = status if isinstance(status, Mapping) else {}
-    until = status.get("next")
-    seconds = max(0.0, until / 1000 - time()) if isinstance(until, int | float) else 0.0
-    what = " ".join(text_of(status.get("message"), 500).split()) or "no message"
-    return f"{what} · try again later · retry-after: {seconds:.0f}", seconds
-
-
 def _step(part: Mapping[str, Any]) -> Usage:
     """What one step used; unknown where it cannot be true."""
     tokens, cost = part.get("tokens"), dollars(part.get("cost"))
@@ -368,18 +374,13 @@ def _error(error: object) -> str:
     headers = {str(k).lower(): v for k, v in headers.items()} if isinstance(headers, Mapping) else {}
     parts = [f"HTTP {status}"] if isinstance(status, int) else []
     parts += [text_of(error.get("name"), 100), text_of(data.get("message"))]
-    parts += [_passing(status, data)]
+    parts += ["connection error"] if status is None and data.get("isRetryable") is True else []
     parts += [f"{name}: {text_of(headers[name], 100)}" for name in _HEADERS if name in headers]
     parts += [text_of(body, 500)] if isinstance(body, str) and body.lstrip().startswith("{") else []
     return " · ".join(" ".join(part.split()) for part in parts if part) or "no message"
 
 
 _HEADERS: Final = ("retry-after", "retry-after-ms", "anthropic-ratelimit-unified-reset")
-
-
-def _passing(status: object, data: Mapping[str, Any]) -> str:
-    """The words of the table for what it calls worth trying again and has no status: it reached nobody."""
-    return "connection error" if status is None and data.get("isRetryable") is True else ""
 
 
 def _what(given: Mapping[str, Any]) -> object:
