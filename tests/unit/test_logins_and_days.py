@@ -168,7 +168,7 @@ def test_runs_beside_each_other_never_spend_more_than_the_day_has(store):
     for thread in threads:
         thread.join(60)
     spent, reserved = ledger.spent(store, today())
-    assert spent == pytest.approx(sum(end.cost_usd for end in ends))
+    assert spent == pytest.approx(sum(end.cost_usd or 0.0 for end in ends))
     assert spent <= 2.0
     assert reserved == pytest.approx(0.0)
     assert {end.reason for end in ends} <= {"budget", "max_wait", "max_iterations"}
