@@ -64,6 +64,7 @@ class Tree:
     pid: int = 0
     status: int | None = None  # how the program itself ended
     ended: Ended = "exited"
+    interrupted: bool = False
     asked: bool = False  # to end
     gone: bool = False  # everything, says the shim
     over: bool = False
@@ -90,7 +91,18 @@ class Tree:
                 self.timers.pop(name).cancel()
 
     def end(self, grace_s: float, why: Ended = "exited") -> None:
-        """TERM, grace, KILL for everything that is left; asked again, it can only come sooner."""
+        """TERM, grace, KILL for everything that is left; asked again, it can only come sooner.
+
+        A program that sums up when it is interrupted has half of its grace for that first.
+        """
+        sums_up = self.process.interrupts and why in {"timeout", "idle", "cut"} and not self.lines.done
+        if sums_up and self.status is None and not self.asked:
+            if not self.interrupted:
+                self.interrupted, self.ended = True, why
+                with contextlib.suppress(OSError):
+                    os.kill(self.pid, signal.SIGINT)
+                self.after(grace_s / 2, "term", lambda: self.end(grace_s / 2))
+            return
         if self.status is not None:
             grace_s = min(grace_s, LEFTOVER_GRACE_S)
         elif self.ended == "exited":

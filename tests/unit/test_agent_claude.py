@@ -192,6 +192,15 @@ def test_a_bound_that_was_set_ends_it_and_its_work_is_judged():
     assert "Reached maximum budget" in worked.result.summary
 
 
+def test_one_that_ran_out_of_time_and_was_interrupted_tells_what_it_used():
+    aborted = result(
+        subtype="error_during_execution", is_error=True, terminal_reason="aborted_tools", result=""
+    )
+    end = replace(EXIT, code=0, ended="timeout")
+    worked = outcome(end, told(aborted).said(), idle_s=None, now=NOW, prose=False)
+    assert (worked.timed_out, worked.result.usage.cost_usd, worked.result.session) == (True, 0.5, "s1")
+
+
 # ── money ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -385,3 +385,46 @@ def test_many_at_once_on_a_loop_of_another_thread(tmp_path):
     thread.start()
     thread.join()
     assert [end.code for end in ends] == list(range(30))
+
+
+SUMS_UP = """
+import signal, subprocess, sys, time
+child = subprocess.Popen(["sleep", "60"])
+def sum_up(*_):
+    print('{"type": "result", "used": 1}', flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGINT, sum_up if sys.argv[1] == "sums" else signal.SIG_IGN)
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+print(child.pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(
+    ("way", "code", "last"), [("sums", 0, b'{"type": "result", "used": 1}'), ("deaf", 7, None)]
+)
+def test_one_that_sums_up_is_interrupted_before_it_is_ended(tmp_path, way, code, last):
+    heard = []
+    options = {
+        "timeout_s": 1.0,
+        "grace_s": 2.0,
+        "interrupts": True,
+        "each": lambda line: heard.append(line) or False,
+    }
+    end = run(tmp_path, sys.executable, "-I", "-S", "-c", SUMS_UP, way, **options)
+    assert (end.ended, end.code) == ("timeout", code)
+    assert heard == ([last] if last else [])
+    assert not Path(f"/proc/{int(end.stdout.split()[0])}").exists()  # what it started is gone, too
+
+
+def test_one_that_has_said_all_is_not_interrupted(tmp_path):
+    line = b'{"type": "result"}'
+    script = SUMS_UP.replace("print(child.pid", "print('{\"type\": \"result\"}', child.pid * 0 or ''")
+    options = {
+        "interrupts": True,
+        "linger_s": 0.1,
+        "finished": lambda said: said.startswith(line),
+        "grace_s": 2.0,
+    }
+    end = run(tmp_path, sys.executable, "-I", "-S", "-c", script, "sums", **options)
+    assert (end.ended, end.code) == ("lingered", 7)

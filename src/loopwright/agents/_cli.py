@@ -70,6 +70,7 @@ class Cli:
     `login` names what it logs in with, never the secret. `own` are the user's rules for its error texts.
     `last` makes what was said whole, with what its events do not tell. `retries` are the events of one that says that it
     waits and tries again: it may do so for `RETRY_S`. `idle_cpu` is the share of CPU time it uses doing nothing.
+    `interrupts`: on SIGINT it still tells what it used.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Cli:
     before: tuple[str, ...] = ()
     way: Prompt = "stdin"
     idle_cpu: float = 0.01
+    interrupts: bool = False
     trust: Trust = "edit"
     version: tuple[str, ...] = ("--version",)
     events: Callable[[Attempt], Events] | None = None  # none: it prints text, and its adapter calls it itself
@@ -173,6 +175,7 @@ async def _call(cli: Cli, attempt: Attempt, place: Place) -> Worked | Failed:
         idle_cpu=cli.idle_cpu,
         finished=lambda _: events.over,
         each=each,
+        interrupts=cli.interrupts,
         stuck=lambda: waits_since is not None and monotonic() - waits_since >= RETRY_S,
     )
     if isinstance(end, Failed):

@@ -61,6 +61,7 @@ async def prompted(
     way: Prompt = "stdin",
     env: Mapping[str, str] | None = None,
     linger_s: float | None = None,
+    interrupts: bool = False,
     idle_cpu: float = 0.01,
     finished: Callable[[bytes], bool] | None = None,
     each: Callable[[bytes], bool] | None = None,
@@ -69,7 +70,7 @@ async def prompted(
 ) -> Exit | Failed:
     """How the program ended that got the prompt this `way`, or why it could not be started.
 
-    `finished`, `each`, `stuck`, `observe`, `linger_s` and `idle_cpu` as for `supervise`; `env` comes on top of the place's.
+    `finished`, `each`, `stuck`, `observe`, `linger_s`, `interrupts` and `idle_cpu` as for `supervise`; `env` comes on top of the place's.
     """
     text = place.redact.text(prompts.prompt(attempt))
     feedback = place.redact.text(prompts.feedback(attempt))
@@ -98,6 +99,7 @@ async def prompted(
         linger_s=linger_s,
         finished=finished,
         each=each,
+        interrupts=interrupts,
         active=place.active,
         stuck=stuck,
         redact=place.redact,

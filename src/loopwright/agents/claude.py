@@ -1,14 +1,14 @@
 """Claude Code, run without a terminal (`claude -p`), heard through its stream of JSON events.
 
 Facts, seen with 2.1.197 and 2.1.332. The prompt is read from stdin. `result` is the last event; `is_error` decides,
-not `subtype`, which says "success" beside API errors; exit codes say little (0 after SIGINT, 143 after TERM without a
-result). API errors are tried again inside, eleven times in three minutes: CLAUDE_CODE_MAX_RETRIES bounds that. Each
-message comes in several events with the same id, whose numbers grow. After `--resume` the session id stays;
-`usage` is of this call, `total_cost_usd` of the whole session, `model_usage_since_last_result` of this call (not in
-2.1.197). As root, bypassing permissions is refused unless IS_SANDBOX=1. A message of a subagent has
-`parent_tool_use_id`. It looks with git unasked, and asks before `git diff --output=FILE`: a rule `Bash(git diff:*)`
-would let that through. `apiKeySource` "none" means that a subscription pays. No `--max-turns` is given: time and money
-bound it.
+not `subtype`, which says "success" beside API errors; exit codes say little (0 after SIGINT, on which it still tells
+what it used, unless telemetry is off: then it ends too soon; 143 after TERM without a result). API errors are tried
+again inside, eleven times in three minutes: CLAUDE_CODE_MAX_RETRIES bounds that. Each message comes in several events
+with the same id, whose numbers grow. After `--resume` the session id stays; `usage` is of this call, `total_cost_usd`
+of the whole session, `model_usage_since_last_result` of this call (not in 2.1.197). As root, bypassing permissions is
+refused unless IS_SANDBOX=1. A message of a subagent has `parent_tool_use_id`. It looks with git unasked, and asks
+before `git diff --output=FILE`: a rule `Bash(git diff:*)` would let that through. `apiKeySource` "none" means that a
+subscription pays. No `--max-turns` is given: time and money bound it.
 
 Rule: as for every adapter (`_cli`).
 """
@@ -43,9 +43,6 @@ GET: Final = "npm install -g @anthropic-ai/claude-code, then log in: claude"
 QUIET: Final = {
     "CLAUDE_CODE_MAX_RETRIES": "1",  # loopwright waits itself, longer and in sight
     "DISABLE_AUTOUPDATER": "1",
-    "DISABLE_TELEMETRY": "1",
-    "DISABLE_ERROR_REPORTING": "1",
-    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
 }
 _PERMISSIONS: Final = frozenset({"--dangerously-skip-permissions", "--permission-mode"})
 _MODELS: Final = {
@@ -103,6 +100,7 @@ def claude(
             login=partial(_login, start),
             keys=(*KEYS, *env),
             trust=trust,
+            interrupts=True,
             own=own(errors),
         )
     )
