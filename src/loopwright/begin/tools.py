@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Final, TypeAlias
 
 from loopwright.begin.project import Project
@@ -211,30 +212,31 @@ TOOLS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coder:
-    """A coding agent: its program, and how it is called as a command while there is no adapter for it."""
+    """A coding agent: its program, and how it is called as a command where there is no adapter for it."""
 
     name: str
-    command: GateText
+    command: GateText = ""
 
 
 CODERS: Final = (
-    Coder(name="claude", command="claude -p --permission-mode acceptEdits"),
-    Coder(name="codex", command="codex exec -s workspace-write -"),
+    Coder(name="claude"),
+    Coder(name="codex"),
     Coder(name="opencode", command={"use": "command", "run": "opencode run --auto", "prompt": "arg"}),
-    Coder(
-        name="aider",
-        command={
-            "use": "command",
-            "run": "aider --yes-always --no-auto-commits --message-file {prompt_file}",
-            "prompt": "file",
-        },
-    ),
+    Coder(name="aider"),
 )
 
 
 def coder(project: Project) -> Coder | None:
     """The first known coding agent that this machine has."""
     return next((each for each in CODERS if project.program(each.name) is not None), None)
+
+
+def wanted(each: Coder) -> tuple[str, tuple[int, ...]]:
+    """How this agent is installed, and the oldest version that its adapter knows; nothing where there is none."""
+    if each.name not in BUILT_IN["agents"]:
+        return "", ()
+    adapter = import_module(BUILT_IN["agents"][each.name].partition(":")[0])
+    return adapter.GET, adapter.LEAST
 
 
 def called(each: Coder) -> GateText:
