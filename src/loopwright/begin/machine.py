@@ -70,13 +70,14 @@ def coders(here: Here) -> Iterator[Finding]:
         yield Finding(
             name="agents", status="warn", what=what, do="install one, or name your own command as agent"
         )
-    for each in CODERS:
-        if each not in (known for known, _ in there) and (get := wanted(each)[0]):
-            yield Finding(name="agents", status="ok", what=f"{each.name} is not here; to get it: {get}")
     with ThreadPoolExecutor(len(CODERS)) as pool:
         asked = pool.map(lambda each: _asked((each[1], "--version"), here), there)
         for (each, found), (code, said) in zip(there, asked, strict=True):
             yield _version(each, found, code, said)
+    here_are = [each for each, _ in there]
+    for each in CODERS:
+        if each not in here_are and (get := wanted(each)[0]):
+            yield Finding(name="agents", status="ok", what=f"{each.name} is not here; to get it: {get}")
 
 
 def _version(each: Coder, found: str, code: int | None, said: str) -> Finding:

@@ -95,11 +95,9 @@ def _beside(store: Store) -> list[str]:
         return []
     day = datetime.now(UTC).date().isoformat()
     spent = store.total("usd/spent", day)  # the names of `ledger`, which would load the core
-    plan = store.total("usd/plan", day) if spent else 0.0
-    paid = f"{words.money(spent - plan)} spent" if spent - plan >= 0.005 else ""
-    listed = f"plans paid what is {words.money(plan)} at list prices" if plan else ""
-    told = "; ".join(part for part in (paid, listed) if part)
-    return [*([f"today (UTC): {told}"] if told else []), *map(words.on_hold, store.holds())]
+    paid = spent - store.total("usd/plan", day) if spent else 0.0
+    told = [f"today (UTC): {words.money(paid)} spent by the runs here"] if paid >= 0.005 else []
+    return [*told, *map(words.on_hold, store.holds())]
 
 
 def _left(store: Store, run: str) -> bool:

@@ -99,11 +99,13 @@ def _figures(limits: Limits, state: LoopState, decided: str) -> list[str]:
     told = f"{f', {money(gates)} of it by gates' if gates else ''}{listed}{unknown}"
     if limits.budget is not None:
         rows.append(("money", f"{money(spent(limits, totals))} of {money(limits.budget)}{told}"))
+    elif totals.plan:
+        rows += [("money", f"{money(gates)} by gates, no budget")] if gates else []
     elif totals.known_costs or gates:
         rows.append(("money", f"{money(totals.cost_usd)}, no budget{told}"))
     if totals.plan and limits.max_tokens is None:
         more = f", {count(totals.unknown_tokens, 'attempt')} told none" if totals.unknown_tokens else ""
-        rows.append(("tokens", f"{tokens(used_tokens(totals)).partition(' ')[0]}, no limit{more}"))
+        rows.append(("tokens", f"{tokens(used_tokens(totals)).partition(' ')[0]}, a plan pays{more}"))
     if limits.max_tokens is not None:
         told = f", {count(totals.unknown_tokens, 'attempt')} told none" if totals.unknown_tokens else ""
         rows.append(("tokens", f"{used_tokens(totals):,} of {limits.max_tokens:,}{told}"))
