@@ -3,29 +3,25 @@
 Rule: runs are real, in this process; the verbs are called as a person types them.
 """
 
+import asyncio
 import io
 import json
-import signal
-import sys
 from contextlib import closing, redirect_stderr, redirect_stdout
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from stage import Stage, until
-
-sys.path.append(str(Path(__file__).parents[1] / "llm"))
-from fakellm import Fake
 
 from loopwright import Loop, Result, Usage, run
 from loopwright.cli.app import run_app
 from loopwright.cli.view import View
-from loopwright.cli.words import goes_on
-from loopwright.core import events as ev
-from loopwright.core.values import Score
+from loopwright.core.judge import Rule
+from loopwright.core.values import Failed, Worked
+from loopwright.ports import Agent, Gate
 from loopwright.report.figures import short, tokens
 from loopwright.stores.sqlite import SqliteStore
 
+STORE = ("--store", "sqlite:///runs.db")
 PARTS = {
     "input_tokens": 12_000,
     "cache_write_tokens": 3_400,
@@ -52,17 +48,16 @@ def typed(tmp_path, monkeypatch):
     return call
 
 
-def work(usage, session=None, gates=None, **options):
+def work(usage, session=None):
     """A run of two iterations in this folder whose attempts use this."""
 
     def agent(attempt):
         return Result(f"work {attempt.iteration}", usage=usage, session=session)
 
-    gates = gates or [lambda seen: seen.iteration >= 2]
-    return run(Loop("g", agent=agent, gates=gates, store="sqlite:///runs.db", **options), "r")
-
-
-STORE = ("--store", "sqlite:///runs.db")
+    made = Loop("g", agent=agent, gates=[lambda output: output == "work 2"], store=STORE[1])
+    final = run(made, "r")
+    assert (final.passed, final.iterations) == (True, 2)
+    return final
 
 
 def test_where_a_plan_pays_people_see_tokens_and_programs_both(typed, tmp_path):
@@ -84,6 +79,23 @@ def test_where_a_plan_pays_people_see_tokens_and_programs_both(typed, tmp_path):
     doc = json.loads(typed("show", "r", "--json", *STORE))
     assert (doc["cost_usd"], doc["tokens"], doc["plan"]) == (0.62, 208_600, True)
     assert json.loads(typed("list", "--all", "--json", *STORE))[0]["plan"] is True
+
+
+def test_the_live_view_and_a_question_show_tokens_too(typed, capsys):
+    used = [Usage(cost_usd=0.25, tokens=1500, plan=True), Usage(cost_usd=0.5, tokens=900, plan=True)]
+    ends = [Failed(kind="transient", message="503", usage=used[0]), Worked(result=Result("x", usage=used[1]))]
+
+    async def call(attempt, place):
+        return ends.pop(0)
+
+    agent = Agent(name="coder", call=call, in_folder=False)
+    quick = {"first": 0.001, "max": 0.001}
+    loop = Loop("g", agent=agent, gates=["true"], store=STORE[1], approval="passed", backoff=quick)
+    run(loop, "r", observe=View().see)
+    assert "#1    true ✓   score 1.00   2.4k tokens   " in capsys.readouterr().err
+    shown = typed("show", "r", *STORE)
+    assert "  cost:    2.4k tokens · " in shown and "$" not in shown
+    assert "waiting in iteration 1" not in shown and "· 2.4k tokens ·" in shown
 
 
 def test_each_attempt_tells_its_parts_its_model_and_its_session(typed):
@@ -110,17 +122,14 @@ def test_what_told_nothing_has_no_line(typed):
     assert json.loads(typed("show", "r", "--json", *STORE))["plan"] is False
 
 
-def test_what_a_gate_spent_itself_stands_beside_it(typed, monkeypatch):
-    monkeypatch.setenv("JUDGE_KEY", "k-1")
-    said = {"text": '{"score": 0.9, "reason": "fine"}', "usage": {"input": 1_000_000, "output": 0}}  # $0.25
-    with Fake({"turns": [said]}) as fake:
-        url = f"{fake.url}/v1"
-        judge = {"use": "judge", "rubric": "?", "model": "openai:gpt-5-mini", "url": url, "key": "JUDGE_KEY"}
-        gates = [{**judge, "name": "review", "alone": True}, "true"]
-        run(
-            Loop("g", agent=lambda _: Result("x", usage=Usage(cost_usd=0.5)), gates=gates, store=STORE[1]),
-            "r",
-        )
+def test_what_a_gate_spent_itself_stands_beside_it(typed):
+    async def review(seen, place):
+        place.spend(Usage(cost_usd=0.125, tokens=400_000, model="m-1"))
+        place.spend(Usage(cost_usd=0.125, tokens=600_000, model="m-1"))
+        return 0.9
+
+    gates = [Gate(rule=Rule(name="review"), check=review), "true"]
+    run(Loop("g", agent=lambda _: Result("x", usage=Usage(cost_usd=0.5)), gates=gates, store=STORE[1]), "r")
     lines = typed("show", "r", "--gates", *STORE).splitlines()
     assert [line[5:].split()[0] for line in lines if "($0.25, 1.0M tokens)" in line] == ["review"]
     by_review, by_true = json.loads(typed("show", "r", "--gates", "--json", *STORE))[-2:]
@@ -142,3 +151,63 @@ def test_short_figures():
         "3.0G",
     ]
     assert (tokens(None), tokens(1)) == ("? tokens", "1 token")
+
+
+# Logins on hold
+
+
+LOST = Failed(kind="permanent", message="authentication: not logged in", of_login=True)
+LIMITED = Failed(kind="rate_limited", message="usage limit", retry_after_s=3600.0, of_login=True)
+DONE = Worked(result=Result("done"))
+
+
+@pytest.fixture
+def begun(tmp_path, monkeypatch, typed):
+    """Runs of one login in one store: what each attempt comes to, and which attempts were made."""
+    made = []
+
+    def start(name, *outcomes, **limits):
+        left = list(outcomes)
+
+        async def call(attempt, place):
+            made.append(f"{name}/{attempt.iteration}")
+            outcome = left.pop(0)
+            return await asyncio.to_thread(outcome) if callable(outcome) else outcome
+
+        agent = Agent(name="coder", call=call, in_folder=False, login=lambda _: "coder/1a2b")
+        gates = [lambda output: output == "done"]
+        loop = Loop("g", agent=agent, gates=gates, store=STORE[1], **limits)
+        return run(loop, name)
+
+    start.made = made
+    return start
+
+
+def test_a_lost_login_stops_those_under_way_and_whoever_starts_anew_lifts_it(begun, typed):
+    def lose_it():
+        assert begun("other", LOST).reason == "permanent_error"
+        return Failed(kind="unknown", message="other trouble")
+
+    first = begun("first", lose_it, DONE)
+    assert first.reason == "permanent_error"
+    assert "authentication: not logged in (so another run of this login found)" in first.explanation
+    assert begun.made == ["first/1", "other/1"]  # its second attempt was not made
+    said = typed("list", *STORE)
+    assert said.startswith("login coder/1a2b is on hold since ") and said.count("\n") == 1
+    assert "till a run that is started anew gets through: authentication: not logged in" in said
+    assert begun("anew", DONE).passed
+    assert begun.made[2:] == ["anew/1"]
+    assert typed("list", *STORE) == ""
+
+
+def test_a_limit_of_a_login_passes_and_till_then_no_run_tries_it(begun, typed):
+    assert begun("a", LIMITED, max_wait=60).reason == "max_wait"
+    second = begun("b", DONE, max_wait=60)
+    assert second.reason == "max_wait" and "60 s of waiting are used" in second.explanation
+    assert begun.made == ["a/1"]
+    assert "login coder/1a2b is on hold until " in typed("list", *STORE)
+    assert "then it passes by itself: usage limit" in typed("list", *STORE)
+    with closing(SqliteStore(Path("runs.db"))) as store:
+        store.hold("coder/1a2b", datetime.now(UTC) + timedelta(milliseconds=1), "usage limit")
+    assert begun("c", DONE, max_wait=60).passed
+    assert typed("list", *STORE) == ""
