@@ -19,7 +19,7 @@ from loopwright.core import events as ev
 from loopwright.core.closing import best_now
 from loopwright.core.head import health, readable
 from loopwright.core.state import Iteration, LoopState
-from loopwright.core.values import Score, Usage, together
+from loopwright.core.values import Score, together
 from loopwright.errors import UsageError
 from loopwright.journal import Journal, history
 from loopwright.ports import Store
@@ -224,20 +224,20 @@ def _one(store: Store, run: str, iteration: int) -> dict[str, Any]:
 def _table(store: Store, run: str, iteration: int | None) -> list[dict[str, Any]]:
     """Every score, of one iteration or of all."""
     return [
-        scored(row.number, gate, score, _by_gate(row, gate))
+        {**scored(row.number, gate, score), "spent": _by_gate(row, gate)}
         for row in rows(store, run)
         if iteration is None or row.number == iteration
         for gate, score in row.scores
     ]
 
 
-def _by_gate(row: Row, gate: str) -> Usage | None:
+def _by_gate(row: Row, gate: str) -> dict[str, Any] | None:
     """What the gate itself spent in an iteration, however often it judged; `None` where it asks no model."""
     told = [each.usage for each in row.spent if each.gate == gate]
-    return together(told) if told else None
+    return as_data(together(told)) if told else None
 
 
-def scored(iteration: int, gate: str, score: Score, spent_by: Usage | None = None) -> dict[str, Any]:
+def scored(iteration: int, gate: str, score: Score) -> dict[str, Any]:
     """One score as data."""
     return {
         "iteration": iteration,
@@ -249,7 +249,6 @@ def scored(iteration: int, gate: str, score: Score, spent_by: Usage | None = Non
         "reason": score.reason,
         "cause": score.cause,
         "evidence": score.evidence,
-        "spent": None if spent_by is None else as_data(spent_by),
     }
 
 
@@ -266,7 +265,7 @@ def show_score(begin: str, told: dict[str, Any]) -> None:
     """Prints one score with its reason."""
     mark = words.MARKS.get(told["status"], "?")
     first, *rest = words.safe(told["reason"]).splitlines() or [""]
-    cost = _of_gate(told["spent"])
+    cost = _of_gate(told.get("spent"))
     click.echo(f"{begin:<4} {told['gate']:<14} {mark} {words.score(told['value'])}{cost}  {first}")
     for more in words.at_most(rest, 20):
         click.echo(f"{'':26}{more}")
