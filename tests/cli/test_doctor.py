@@ -15,6 +15,7 @@ from stage import files, tools, until
 
 from loopwright.agents.aider import GET as AIDER
 from loopwright.agents.codex import GET as CODEX
+from loopwright.agents.opencode import GET as OPENCODE
 from loopwright.begin import doctor as begin
 from loopwright.begin import here, machine
 from loopwright.cli.app import run_app
@@ -73,7 +74,7 @@ def test_all_is_well(project, doctor, capsys):
     assert set(found) == {*names, "agent true", "gate true"}
     assert found["agents"][0] == ("ok", f"claude 2.9.1 ({path})", "")
     others = {what.partition(" is not here; to get it: ")[::2] for _, what, _ in found["agents"][1:]}
-    assert {("codex", CODEX), ("aider", AIDER)} <= others and all(get for _, get in others)
+    assert {("codex", CODEX), ("aider", AIDER), ("opencode", OPENCODE)} == others
     assert found["leftovers"] == [("ok", "nothing is left behind", "")]
     assert run_app(["doctor", "-C", str(project)]) == 0
     assert f"✓ loop file    {project / 'loop.toml'}" in capsys.readouterr().out

@@ -210,35 +210,20 @@ TOOLS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Coder:
-    """A coding agent: its program, and how it is called as a command where there is no adapter for it."""
-
-    name: str
-    command: GateText = ""
-
-
 CODERS: Final = (
-    Coder(name="claude"),
-    Coder(name="codex"),
-    Coder(name="opencode", command={"use": "command", "run": "opencode run --auto", "prompt": "arg"}),
-    Coder(name="aider"),
-)
+    "claude",
+    "codex",
+    "opencode",
+    "aider",
+)  # coding agents: adapters that are their programs' names
 
 
-def coder(project: Project) -> Coder | None:
+def coder(project: Project) -> str | None:
     """The first known coding agent that this machine has."""
-    return next((each for each in CODERS if project.program(each.name) is not None), None)
+    return next((name for name in CODERS if project.program(name) is not None), None)
 
 
-def wanted(each: Coder) -> tuple[str, tuple[int, ...]]:
-    """How this agent is installed, and the oldest version that its adapter knows; nothing where there is none."""
-    if each.name not in BUILT_IN["agents"]:
-        return "", ()
-    adapter = import_module(BUILT_IN["agents"][each.name].partition(":")[0])
+def wanted(name: str) -> tuple[str, tuple[int, ...]]:
+    """How this agent is installed, and the oldest version that its adapter knows."""
+    adapter = import_module(BUILT_IN["agents"][name].partition(":")[0])
     return adapter.GET, adapter.LEAST
-
-
-def called(each: Coder) -> GateText:
-    """How a loop names this agent: by its adapter where this version has one."""
-    return each.name if each.name in BUILT_IN["agents"] else each.command

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from loopwright.core import events as ev
-from loopwright.core.values import PARTS, UNKNOWN_USAGE, Usage
+from loopwright.core.values import NO_USAGE, PARTS, UNKNOWN_USAGE, Usage
 from loopwright.report.figures import brief, paid, short, tokens
 
 MOST: Final = 40  # of one iteration that are kept, the last ones
@@ -32,7 +32,7 @@ def spent(event: ev.Event, attempt: int) -> Spent | None:
     match event:
         case (
             ev.AttemptSucceeded(usage=usage, session=session) | ev.AttemptFailed(usage=usage, session=session)
-        ) if session or usage != UNKNOWN_USAGE:
+        ) if session or usage not in {UNKNOWN_USAGE, NO_USAGE}:
             return Spent(usage=usage, attempt=attempt, session=session or None)
         case ev.GateScored(gate=gate, usage=Usage() as usage):
             return Spent(usage=usage, gate=gate)
