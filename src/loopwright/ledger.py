@@ -18,6 +18,7 @@ from loopwright.ports import Store
 
 SPENT: Final = "usd/spent"
 RESERVED: Final = "usd/reserved"
+BY_PLAN: Final = "usd/plan"  # what of that is list prices, because a flat plan paid
 
 
 def kept(store: Store) -> bool:
@@ -48,10 +49,15 @@ def reserve(store: Store, booking: str, usd: float) -> float:
     return sum(spent(store, day))
 
 
-def settle(store: Store, booking: str, usd: float) -> None:
-    """Puts what an attempt did cost on the ledger of the day it began, and gives its reservation back."""
+def settle(store: Store, booking: str, usd: float, *, plan: bool = False) -> None:
+    """Puts what an attempt did cost on the ledger of the day it began, and gives its reservation back.
+
+    `plan`: these dollars are list prices, because a flat plan paid.
+    """
     _checked(store, usd)
     day, entry = _parts(booking)
+    if plan:  # first: what nobody paid is never taken for paid
+        store.add(BY_PLAN, day, entry, usd)
     store.add(SPENT, day, entry, usd)
     reserved = store.total(RESERVED, day, entry)  # as it stands there, whatever a loop file says by now
     if reserved:

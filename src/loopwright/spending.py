@@ -64,14 +64,16 @@ def settle(run: Run, started: ev.AttemptStarted, usage: Usage | None) -> None:
         cost = run.policy.limits.reserve
     if cost is None or not ledger.kept(store):
         return
+    plan = usage is not None and usage.plan
     if started.booking is not None:
-        ledger.settle(store, started.booking, cost)
+        ledger.settle(store, started.booking, cost, plan=plan)
     elif cost:
-        ledger.settle(store, ledger.booking(run.clock.now(), f"{run.journal.run}/{started.iteration}"), cost)
+        booking = ledger.booking(run.clock.now(), f"{run.journal.run}/{started.iteration}")
+        ledger.settle(store, booking, cost, plan=plan)
 
 
 def gate_spent(run: Run, gate: str, usage: Usage) -> None:
     """Puts what a gate itself cost on the ledger of the day."""
     if usage.cost_usd and ledger.kept(run.journal.store):
         booking = ledger.booking(run.clock.now(), f"{run.journal.run}/gate/{gate}")
-        ledger.settle(run.journal.store, booking, usage.cost_usd)
+        ledger.settle(run.journal.store, booking, usage.cost_usd, plan=usage.plan)

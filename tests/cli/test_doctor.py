@@ -6,14 +6,20 @@ import shutil
 import subprocess
 import sys
 import threading
+from contextlib import closing
+from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import pytest
 from stage import files, tools, until
 
+from loopwright.agents.aider import GET as AIDER
+from loopwright.agents.codex import GET as CODEX
+from loopwright.agents.opencode import GET as OPENCODE
 from loopwright.begin import doctor as begin
 from loopwright.begin import here, machine
 from loopwright.cli.app import run_app
+from loopwright.stores.sqlite import SqliteStore
 
 GOOD = "goal = 'g'\nagent = 'true'\ngates = ['true']\n"
 
@@ -64,9 +70,11 @@ def test_all_is_well(project, doctor, capsys):
     path = program(project, "claude", "echo '2.9.1 (Claude Code)'")
     code, found = doctor()
     assert code == 0
-    names = {name for name, _ in begin.PROBES} - {"names"}
+    names = {name for name, _ in begin.PROBES} - {"names", "logins"}  # nothing is on hold
     assert set(found) == {*names, "agent true", "gate true"}
-    assert found["agents"] == [("ok", f"claude 2.9.1 ({path})", "")]
+    assert found["agents"][0] == ("ok", f"claude 2.9.1 ({path})", "")
+    others = {what.partition(" is not here; to get it: ")[::2] for _, what, _ in found["agents"][1:]}
+    assert {("codex", CODEX), ("aider", AIDER), ("opencode", OPENCODE)} == others
     assert found["leftovers"] == [("ok", "nothing is left behind", "")]
     assert run_app(["doctor", "-C", str(project)]) == 0
     assert f"✓ loop file    {project / 'loop.toml'}" in capsys.readouterr().out
@@ -100,8 +108,34 @@ def test_programs_that_are_broken_or_silent_are_named(project, doctor, monkeypat
     program(project, "codex", "echo broken >&2; exit 3")
     program(project, "aider", "exec sleep 60")
     found = doctor()[1]["agents"]
-    assert [status for status, _, _ in found] == ["warn", "warn"]
+    assert [status for status, _, _ in found[:2]] == ["warn", "warn"]
     assert "does not say its version: broken" in found[0][1] and "no answer within" in found[1][1]
+
+
+def test_a_version_too_old_for_its_adapter_is_a_warning_with_how_to_get_a_newer_one(project, doctor):
+    program(project, "claude", "echo '1.9.9 (Claude Code)'")
+    program(project, "aider", "echo 'aider 0.9.0'")
+    program(project, "codex", "echo 'codex-cli 0.100.0-alpha.2'")
+    found = {what.partition(" ")[0]: (status, what, do) for status, what, do in doctor()[1]["agents"]}
+    assert found["claude"][0] == "warn" and "is older than 2.0, the oldest" in found["claude"][1]
+    assert found["claude"][2].startswith("npm install -g @anthropic-ai/claude-code")
+    assert found["aider"][0] == "warn" and "older than 0.86" in found["aider"][1]
+    assert found["codex"][0] == "ok"
+
+
+def test_a_login_on_hold_is_named_with_what_lifts_it(project, doctor):
+    assert "logins" not in doctor()[1]
+    (project / ".agent-state").mkdir(0o700)
+    with closing(SqliteStore(project / ".agent-state" / "loopwright.db")) as store:
+        store.hold("claude/1a2b", None, "authentication: not logged in\nmore")
+        store.hold("codex/3c4d", datetime(2090, 1, 2, 3, 4, tzinfo=UTC), "usage limit")
+        (lost, limit) = doctor()[1]["logins"]
+        assert lost[:2] == ("warn", "claude/1a2b is on hold: authentication: not logged in")
+        assert "start a run" in lost[2]
+        assert limit[:2] == ("warn", "codex/3c4d is on hold: usage limit, until 2090-01-02 03:04:00 UTC")
+        store.lift("claude/1a2b")
+        store.lift("codex/3c4d")
+        assert "logins" not in doctor()[1]
 
 
 @pytest.mark.parametrize(("wanted", "status"), [("", "warn"), ("sandbox = 'bwrap'\n", "fail")])

@@ -15,7 +15,6 @@ from loopwright.begin.tools import TOOLS, Tool, detect
 from loopwright.cli.app import run_app
 from loopwright.config import load
 from loopwright.errors import UsageError
-from loopwright.names import BUILT_IN
 
 
 @pytest.fixture
@@ -161,8 +160,7 @@ def test_each_gate_is_written_with_how_it_stands_today(project, init, others):
     loop = loaded(project)
     assert loop.gates == ("alpha .", "beta .")
     assert loop.protected == ("tests/**",)
-    adapter = "claude" in BUILT_IN["agents"]
-    assert loop.agent == ("claude" if adapter else "claude -p --permission-mode acceptEdits")
+    assert loop.agent == "claude"
     made = sorted(path.name for path in project.iterdir())
     assert made == ["alpha.cfg", "beta.cfg", "gamma.cfg", "loop.toml", "tests"]
 

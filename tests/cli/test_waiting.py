@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
@@ -642,3 +643,40 @@ def test_a_signal_says_when_it_was_left(tmp_path):
     assert people.standing(store, "r", "p")[1] is None
     assert people.standing(store, "r", "none") is None
     store.close()
+
+
+# A wait for a time
+
+
+def test_a_wait_of_an_hour_is_seen_here_and_from_elsewhere_and_ctrl_c_pauses_it_at_once(stage, screen):
+    stage.script({"exit": 1, "stderr": "HTTP 429 Too Many Requests; retry after 3600 seconds"}, WORK)
+    terminal = screen(*stage.loop())
+    terminal.shows("waiting: rate limited, until ")
+    terminal.shows("waits 1h00m more: rate limited")
+    row = stage("list", expect=0).out.splitlines()[1]
+    assert "waiting" in row and row.endswith(
+        ("it goes on by itself in 1h00m", "it goes on by itself in 59m59s")
+    )
+    assert stage("list", "--json", expect=0).doc[0]["next"] == "loopwright show r"
+    shown, why = stage("show", "r", expect=0).out, stage("why", "r", expect=0).out
+    for out in (shown, why):
+        assert "why:  rate limited, until " in out
+        assert re.search(r"next: it goes on by itself in \S+; loopwright stop r ends it", out)
+    assert "The last attempt: rate limited: HTTP 429 Too Many Requests" in why
+    terminal.type("\x03")
+    terminal.shows("pausing now")
+    assert terminal.close() == 6
+    with stage.started("resume", "r") as process:  # the reset is an hour away as before
+        until(lambda: len(stage.of(ev.Resumed)) == 1 and stage.state()["claim"]["epoch"] == 2)
+        until(lambda: not stage.state()["paused"])
+        assert "will pause now" in stage("pause", "r", expect=0).err
+        assert ended(process).code == 6
+    assert len(stage.calls) == 1
+
+
+def test_a_wait_over_max_wait_is_not_begun_and_says_the_figures(stage):
+    stage.script({"exit": 1, "stderr": "HTTP 429 Too Many Requests; retry after 3600 seconds"})
+    ran = stage.run("--set", "limits.max_wait=30m", expect=3)
+    assert ran.doc["reason"] == "max_wait"
+    assert "asked to wait 3600 s more, 0 s of 1800 s of waiting are used" in ran.doc["explanation"]
+    assert "next: loopwright resume r once the limit is lifted" in ran.lines[2]

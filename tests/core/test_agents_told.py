@@ -10,6 +10,7 @@ from sim import BEGIN, FAIL, PASS, REQUIRED, Sim, answered, failed, script, work
 
 from loopwright.core import events as ev
 from loopwright.core.decide import decide
+from loopwright.core.head import document, explanation
 from loopwright.core.judge import Rule
 from loopwright.core.limits import Limits, reserve_usd
 from loopwright.core.policy import Asking, Policy, RunAgent
@@ -153,10 +154,30 @@ def test_what_a_gate_spends_is_the_runs_money():
         run.record(ev.GateScored(gate="tests", score=PASS, seconds=0.1, usage=usage))
     state = run.state
     assert (state.totals.cost_usd, state.totals.tokens, state.gate_costs) == (1.75, 24, {"tests": 0.75})
-    assert state.current.cost_usd == 1.75
+    assert (state.current.cost_usd, state.current.tokens) == (1.75, 24)
     run.record(ev.GateScored(gate="tests", score=PASS, seconds=0.1, usage=Usage()))
     assert (run.state.totals.unknown_costs, run.state.totals.unknown_tokens) == (1, 1)
-    assert run.state.current.cost_usd is None
+    assert (run.state.current.cost_usd, run.state.current.tokens) == (None, None)
+
+
+def test_a_plan_that_paid_for_one_attempt_is_remembered():
+    run = Sim(Policy(gates=REQUIRED), gates=script(PASS))
+    run.record(ev.AttemptStarted(iteration=1, attempt=1, key="r/1", allowance_s=1.0))
+    assert not document(run.state)["plan"]
+    run.record(replace(failed("transient"), usage=Usage(tokens=5, plan=True)))
+    assert document(run.state)["plan"]
+    run.record(ev.AttemptStarted(iteration=1, attempt=2, key="r/1", allowance_s=1.0), worked(cost=1.0))
+    assert document(run.state)["plan"]
+
+
+def test_a_wait_into_another_day_names_the_day():
+    run = Sim(Policy(gates=REQUIRED), gates=script(PASS))
+    run.record(ev.AttemptStarted(iteration=1, attempt=1, key="r/1", allowance_s=1.0), failed("rate_limited"))
+    now = run.state.updated_at
+    run.record(ev.WaitStarted(until=now + timedelta(seconds=60), seconds=60.0, why="rate limited"))
+    assert "until 12:" in explanation(run.state)
+    run.record(ev.WaitStarted(until=now + timedelta(days=2), seconds=172800.0, why="rate limited"))
+    assert "until 2026-03-03 12:" in explanation(run.state)
 
 
 def test_together_is_unknown_where_one_is():

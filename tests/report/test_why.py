@@ -403,6 +403,7 @@ It goes on when it is resumed.
 
 ## waiting
 It waits until 2026-03-01 12:01:06 UTC: rate limited.
+The last attempt: it was rate_limited
 figures:
   iterations  1 of 6
   work        1.0s of 30m

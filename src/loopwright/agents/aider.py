@@ -49,6 +49,8 @@ KEYS: Final = (
     "XAI_API_KEY",
     "MISTRAL_API_KEY",
 )
+GET: Final = "python -m pip install aider-chat, and set the key of your model's maker, such as OPENAI_API_KEY"
+LEAST: Final = (0, 86)
 ALONE: Final = (  # one message, nobody there, and nothing of the user's is changed but files of the workspace
     *("--yes-always", "--no-pretty", "--no-stream", "--no-fancy-input"),
     *("--no-check-update", "--no-show-release-notes", "--no-show-model-warnings", "--no-analytics"),
@@ -108,9 +110,9 @@ def aider(
         start=start,
         argv=argv,
         env=partial(_environ, trust),
-        get="python -m pip install aider-chat, and set the key of your model's maker, such as OPENAI_API_KEY",
+        get=GET,
         fix="set the key of the model's maker, such as OPENAI_API_KEY",
-        least=(0, 86),
+        least=LEAST,
         login=partial(_login, start, model or ""),
         keys=(*KEYS, *env),
         way="file",

@@ -40,6 +40,7 @@ from loopwright.ports import Agent, Place
 
 KEYS: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
 GET: Final = "npm install -g @anthropic-ai/claude-code, then log in: claude"
+LEAST: Final = (2, 0)
 QUIET: Final = {
     "CLAUDE_CODE_MAX_RETRIES": "1",  # loopwright waits itself, longer and in sight
     "DISABLE_AUTOUPDATER": "1",
@@ -96,7 +97,7 @@ def claude(
             ),
             get=GET,
             fix="log in again (claude, then /login), or set ANTHROPIC_API_KEY",
-            least=(2, 0),
+            least=LEAST,
             login=partial(_login, start),
             keys=(*KEYS, *env),
             trust=trust,

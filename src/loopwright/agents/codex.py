@@ -40,6 +40,7 @@ from loopwright.supervise import Exit
 
 KEYS: Final = ("CODEX_API_KEY", "OPENAI_API_KEY")
 GET: Final = "npm install -g @openai/codex, then log in: codex login"
+LEAST: Final = (0, 100)
 QUIET: Final = (
     *("-c", "check_for_update_on_startup=false", "-c", "analytics.enabled=false"),
     *("-c", "allow_login_shell=false"),  # a login shell forgets PATH, and with it the project's own tools
@@ -116,7 +117,7 @@ def codex(
             ),
             get=GET,
             fix="log in again (codex login), or set CODEX_API_KEY",
-            least=(0, 100),
+            least=LEAST,
             login=partial(_login, start),
             keys=(*KEYS, *env),
             trust=trust,

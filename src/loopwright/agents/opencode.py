@@ -65,6 +65,7 @@ KEYS: Final = (
     *(CONTENT, "OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR"),
 )
 GET: Final = "npm install -g opencode-ai, then log in: opencode auth login"
+LEAST: Final = (1, 1)
 QUIET: Final = dict.fromkeys(
     ("OPENCODE_DISABLE_AUTOUPDATE", "OPENCODE_DISABLE_LSP_DOWNLOAD", "OPENCODE_DISABLE_TERMINAL_TITLE"), "1"
 )
@@ -128,7 +129,7 @@ def opencode(
             events=lambda attempt: Heard(workdir=attempt.workdir or "", model=used),
             get=GET,
             fix="log in again (opencode auth login), or set the key of its provider",
-            least=(1, 1),
+            least=LEAST,
             login=partial(_login, start, (used or "").partition("/")[0]),
             keys=(*KEYS, *env),
             trust=trust,

@@ -23,6 +23,7 @@ PROBES: Final[tuple[tuple[str, Probe], ...]] = (
     ("space", here.space),
     ("clock", machine.clock),
     ("store", here.store),
+    ("logins", here.logins),
     ("loop file", here.loop_file),
     ("names", here.named),
     ("agents", machine.coders),

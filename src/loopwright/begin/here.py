@@ -17,6 +17,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from loopwright import ledger
 from loopwright.begin.findings import Finding, Here, Status
 from loopwright.config import Loaded
 from loopwright.errors import ConfigError, NotStartable, StoreError
@@ -24,7 +25,7 @@ from loopwright.hosts import apart, environment, take
 from loopwright.hosts.ways import STATE, Ways
 from loopwright.journal import Journal
 from loopwright.loop import assemble
-from loopwright.report.figures import count
+from loopwright.report.figures import brief, count, moment
 from loopwright.stores.opened import open_store, store_exists, store_path
 from loopwright.workspace.copies import WHERE
 from loopwright.workspace.lock import holders
@@ -161,6 +162,21 @@ def store(here: Here) -> Iterator[Finding]:
         yield Finding(
             name="store", status="warn", what=what, do="set the clock: it was put back, or is wrong"
         )
+
+
+def logins(here: Here) -> Iterator[Finding]:
+    """The logins that are on hold for all runs of the store; nothing is said where there are none."""
+    if here.kept is None or not store_exists(here.kept):
+        return
+    with closing(open_store(here.store, here.project)) as runs:
+        held = runs.holds() if ledger.kept(runs) else ()
+    for hold in held:
+        why = f"{hold.login} is on hold: {brief(hold.why)}"
+        if hold.until is None:
+            what, do = why, "log in again, or mend what it says, then start a run: it tries the login anew"
+        else:
+            what, do = f"{why}, until {moment(hold.until)}", "it passes then by itself"
+        yield Finding(name="logins", status="warn", what=what, do=do)
 
 
 def _news(head: bytes) -> datetime | None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from loopwright.begin.project import Project, look
-from loopwright.begin.tools import CODERS, Found, GateText, called, coder, detect
+from loopwright.begin.tools import CODERS, Found, GateText, coder, detect
 from loopwright.config import FILE, named
 from loopwright.core.limits import Limits
 from loopwright.core.policy import Asking
@@ -68,11 +68,11 @@ async def draft(agent: str | None, ways: Ways) -> Draft:
     check_free(ways.project)
     project = look(ways.project, ways.environ.get("PATH", ""))
     known = coder(project)
-    worker: GateText = agent or (called(known) if known is not None else NOBODY)
+    worker: GateText = agent or known or NOBODY
     tried = await _tried(detect(project), ways)
     notes = []
     if agent is None and known is None:
-        names = ", ".join(each.name for each in CODERS)
+        names = ", ".join(CODERS)
         notes.append(
             f"no coding agent is on PATH ({names}): agent is {NOBODY}, which is yours to write or replace"
         )

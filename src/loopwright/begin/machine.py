@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from loopwright.begin.findings import Finding, Here, Status
-from loopwright.begin.tools import CODERS
+from loopwright.begin.tools import CODERS, wanted
 from loopwright.config import Loaded
 from loopwright.errors import WorkspaceError
 from loopwright.report.figures import brief
@@ -63,22 +63,35 @@ def clock(here: Here) -> Iterator[Finding]:
 def coders(here: Here) -> Iterator[Finding]:
     """The coding agents that are known by name, with their versions."""
     path = tool_path(here.project, here.path)
-    there = [(each.name, found) for each in CODERS if (found := shutil.which(each.name, path=path))]
+    there = [(name, found) for name in CODERS if (found := shutil.which(name, path=path))]
     if not there:
-        names = ", ".join(each.name for each in CODERS)
+        names = ", ".join(CODERS)
         what = f"no coding agent is on PATH ({names})"
         yield Finding(
             name="agents", status="warn", what=what, do="install one, or name your own command as agent"
         )
     with ThreadPoolExecutor(len(CODERS)) as pool:
-        for (name, found), (code, said) in zip(
-            there, pool.map(lambda each: _asked((each[1], "--version"), here), there), strict=True
-        ):
-            if code == 0:
-                yield Finding(name="agents", status="ok", what=f"{name} {said} ({found})")
-            else:
-                what = f"{name} at {found} does not say its version: {said}"
-                yield Finding(name="agents", status="warn", what=what, do=f"try {name} --version")
+        asked = pool.map(lambda each: _asked((each[1], "--version"), here), there)
+        for (name, found), (code, said) in zip(there, asked, strict=True):
+            yield _version(name, found, code, said)
+    for name in CODERS:
+        if name not in dict(there):
+            what = f"{name} is not here; to get it: {wanted(name)[0]}"
+            yield Finding(name="agents", status="ok", what=what)
+
+
+def _version(name: str, found: str, code: int | None, said: str) -> Finding:
+    """A coding agent that is here, by what it answered when it was asked for its version."""
+    if code != 0:
+        what = f"{name} at {found} does not say its version: {said}"
+        return Finding(name="agents", status="warn", what=what, do=f"try {name} --version")
+    get, least = wanted(name)
+    numbers = tuple(int(part) for part in re.findall(r"\d+", said)[: len(least)])
+    if numbers and numbers < least:
+        oldest = ".".join(map(str, least))
+        what = f"{name} {said} ({found}) is older than {oldest}, the oldest that is known"
+        return Finding(name="agents", status="warn", what=what, do=get)
+    return Finding(name="agents", status="ok", what=f"{name} {said} ({found})")
 
 
 def sandbox(here: Here) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Final, TypeAlias
 
 from loopwright.begin.project import Project
@@ -209,34 +210,20 @@ TOOLS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Coder:
-    """A coding agent: its program, and how it is called as a command while there is no adapter for it."""
-
-    name: str
-    command: GateText
-
-
 CODERS: Final = (
-    Coder(name="claude", command="claude -p --permission-mode acceptEdits"),
-    Coder(name="codex", command="codex exec -s workspace-write -"),
-    Coder(name="opencode", command="opencode"),
-    Coder(
-        name="aider",
-        command={
-            "use": "command",
-            "run": "aider --yes-always --no-auto-commits --message-file {prompt_file}",
-            "prompt": "file",
-        },
-    ),
-)
+    "claude",
+    "codex",
+    "opencode",
+    "aider",
+)  # coding agents: adapters that are their programs' names
 
 
-def coder(project: Project) -> Coder | None:
+def coder(project: Project) -> str | None:
     """The first known coding agent that this machine has."""
-    return next((each for each in CODERS if project.program(each.name) is not None), None)
+    return next((name for name in CODERS if project.program(name) is not None), None)
 
 
-def called(each: Coder) -> GateText:
-    """How a loop names this agent: by its adapter where this version has one."""
-    return each.name if each.name in BUILT_IN["agents"] else each.command
+def wanted(name: str) -> tuple[str, tuple[int, ...]]:
+    """How this agent is installed, and the oldest version that its adapter knows."""
+    adapter = import_module(BUILT_IN["agents"][name].partition(":")[0])
+    return adapter.GET, adapter.LEAST

@@ -48,8 +48,8 @@ def lines(shown: Shown, request: str, where: Where, diff: Diff | None) -> list[s
     now = datetime.now(UTC)
     row = [words.gate(scored.gate, scored.score) for scored in shown.gates]
     trend = " ".join(words.score(score) for score in shown.trend)
-    cost = words.money(shown.cost_usd)
-    if shown.projected_usd:
+    cost = words.paid(shown.cost_usd, shown.tokens, plan=shown.plan)
+    if shown.projected_usd and not shown.plan:
         cost += f", about {words.money(shown.projected_usd)} with one more iteration"
     told = [
         f"⏸ {shown.run} asks a person (request {request}): {shown.question}",

@@ -34,6 +34,7 @@ def list_(all_: bool, since: str | None, json_: bool, folder: str, store: str | 
     where = nearest(enter(folder), store)
     heads: list[dict[str, Any]] = []
     damaged: list[str] = []
+    beside: list[str] = []
     path = None if where is None else store_path(where.store, where.project)
     if where is not None and (where.store or (path is not None and store_exists(path))):
         with opened(where) as runs:
@@ -45,8 +46,15 @@ def list_(all_: bool, since: str | None, json_: bool, folder: str, store: str | 
                         row["next"] = f"loopwright resume {run}"
                 except StoreError as error:  # one damaged run does not hide the others
                     damaged.append(str(error))
+            if not json_:
+                try:
+                    beside = _beside(runs)
+                except StoreError as error:
+                    damaged.append(str(error))
         heads = [h for h in heads if after is None or datetime.fromisoformat(h["updated_at"]) >= after]
     _show(heads, json_=json_, nothing="no runs yet" if all_ else "no active runs; --all shows finished ones")
+    for line in beside:
+        click.echo(line)
     for line in damaged:
         click.echo(f"loopwright: {line}", err=True)
     return StoreError.exit_code if damaged else 0
@@ -63,14 +71,33 @@ def _show(heads: list[dict[str, Any]], *, json_: bool, nothing: str) -> None:
     now = datetime.now(UTC)
     wide = max(len("RUN"), *(len(row["run"]) for row in heads))
     long = max(len("STATE"), *(len(row["reason"] or row["phase"]) for row in heads))
-    click.echo(f"{'RUN':<{wide}} {'STATE':<{long}} {'IT':>4} {'SCORE':>6} {'COST':>7} {'NEWS':>8}  NEXT")
-    for row in heads:
+    costs = [words.paid(row["cost_usd"], row["tokens"], plan=row.get("plan", False)) for row in heads]
+    dear = max(7, *map(len, costs))
+    click.echo(f"{'RUN':<{wide}} {'STATE':<{long}} {'IT':>4} {'SCORE':>6} {'COST':>{dear}} {'NEWS':>8}  NEXT")
+    for row, cost in zip(heads, costs, strict=True):
         state = row["reason"] or row["phase"]
         news = words.ago(now, datetime.fromisoformat(row["updated_at"]))
         click.echo(
             f"{row['run']:<{wide}} {state:<{long}} {row['iterations']:>4} {words.score(row['score']):>6} "
-            f"{words.money(row['cost_usd']):>7} {news:>8}  {row['next']}"
+            f"{cost:>{dear}} {news:>8}  {_next(row)}"
         )
+
+
+def _next(row: dict[str, Any]) -> str:
+    """What to type next, or when a run that waits for a time goes on."""
+    waits = row["phase"] == "waiting" and row["wake"] and not row["next"].startswith("loopwright resume")
+    return words.goes_on(datetime.fromisoformat(row["wake"])) if waits else row["next"]
+
+
+def _beside(store: Store) -> list[str]:
+    """What all runs of a store share: what today cost, and logins that are on hold; nothing where it cannot tell."""
+    if not (hasattr(store, "total") and hasattr(store, "holds")):  # one that somebody else wrote
+        return []
+    day = datetime.now(UTC).date().isoformat()
+    spent = store.total("usd/spent", day)  # the names of `ledger`, which would load the core
+    paid = spent - store.total("usd/plan", day) if spent else 0.0
+    told = [f"today (UTC): {words.money(paid)} spent by the runs here"] if paid >= 0.005 else []
+    return [*told, *map(words.on_hold, store.holds())]
 
 
 def _left(store: Store, run: str) -> bool:

@@ -5,7 +5,7 @@ Rule: they read journals and exit 0 whatever the run's end; they change nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,13 @@ from loopwright.cli.where import Where, as_json, find, opened, places, the_run
 from loopwright.core import events as ev
 from loopwright.core.closing import best_now
 from loopwright.core.head import health, readable
-from loopwright.core.state import LoopState
-from loopwright.core.values import Score
+from loopwright.core.state import Iteration, LoopState
+from loopwright.core.values import Score, together
 from loopwright.errors import UsageError
 from loopwright.journal import Journal, history
 from loopwright.ports import Store
+from loopwright.report.figures import tokens
+from loopwright.report.spent import MOST, Spent, as_data, parts, plain, spent, told_of
 
 
 def emit(value: Any) -> None:
@@ -41,6 +43,8 @@ class Row:
     score: float | None = None
     seconds: float = 0.0
     cost: float | None = None
+    tokens: int | None = None
+    spent: list[Spent] = field(default_factory=list)
     summary: str = ""
     snapshot: str | None = None
     problem: str = ""
@@ -50,7 +54,10 @@ class Row:
 def rows(store: Store, run: str) -> Iterator[Row]:
     """The iterations of a run, the open one last."""
     row: Row | None = None
+    it: Iteration | None = None
     for _, _, event, state in history(store, run):
+        before, it = it, state.current
+        used = spent(event, row.attempts if row is not None else 0)
         match event:
             case ev.AttemptStarted(iteration=number):
                 row = row if row is not None and row.number == number else Row(number)
@@ -75,10 +82,13 @@ def rows(store: Store, run: str) -> Iterator[Row]:
                         last.cost_usd,
                         last.summary,
                     )
+                row.tokens = before.tokens if before is not None and row.attempts else None
                 yield row
                 row = None
             case _:
                 pass
+        if row is not None and used is not None:
+            row.spent = [*row.spent, used][-MOST:]
     if row is not None:
         yield row
 
@@ -201,6 +211,8 @@ def _one(store: Store, run: str, iteration: int) -> dict[str, Any]:
         "attempts": row.attempts,
         "seconds": row.seconds,
         "cost_usd": row.cost,
+        "tokens": row.tokens,
+        "spent": [plain(each) for each in row.spent if each.gate is None],
         "summary": row.summary,
         "problem": row.problem or None,
         "notes": row.notes,
@@ -212,11 +224,17 @@ def _one(store: Store, run: str, iteration: int) -> dict[str, Any]:
 def _table(store: Store, run: str, iteration: int | None) -> list[dict[str, Any]]:
     """Every score, of one iteration or of all."""
     return [
-        scored(row.number, gate, score)
+        {**scored(row.number, gate, score), "spent": _by_gate(row, gate)}
         for row in rows(store, run)
         if iteration is None or row.number == iteration
         for gate, score in row.scores
     ]
+
+
+def _by_gate(row: Row, gate: str) -> dict[str, Any] | None:
+    """What the gate itself spent in an iteration, however often it judged; `None` where it asks no model."""
+    told = [each.usage for each in row.spent if each.gate == gate]
+    return as_data(together(told)) if told else None
 
 
 def scored(iteration: int, gate: str, score: Score) -> dict[str, Any]:
@@ -239,17 +257,28 @@ def _gates(store: Store, run: str, iteration: int | None, *, json_: bool) -> Non
     if json_:
         emit(table)
         return
-    for line in table:
-        show_score(f"#{line['iteration']}", line)
+    for each in table:
+        show_score(f"#{each['iteration']}", each)
 
 
-def show_score(begin: str, line: dict[str, Any]) -> None:
+def show_score(begin: str, told: dict[str, Any]) -> None:
     """Prints one score with its reason."""
-    mark = words.MARKS.get(line["status"], "?")
-    first, *rest = words.safe(line["reason"]).splitlines() or [""]
-    click.echo(f"{begin:<4} {line['gate']:<14} {mark} {words.score(line['value'])}  {first}")
+    mark = words.MARKS.get(told["status"], "?")
+    first, *rest = words.safe(told["reason"]).splitlines() or [""]
+    cost = _of_gate(told.get("spent"))
+    click.echo(f"{begin:<4} {told['gate']:<14} {mark} {words.score(told['value'])}{cost}  {first}")
     for more in words.at_most(rest, 20):
         click.echo(f"{'':26}{more}")
+
+
+def _of_gate(told: Mapping[str, Any] | None) -> str:
+    """What a gate itself spent, beside its score; nothing for one that asks no model."""
+    if told is None:
+        return ""
+    cost = words.paid(told["cost_usd"], told["tokens"], plan=told["plan"])
+    return (
+        f"  ({cost})" if told["plan"] or told["tokens"] is None else f"  ({cost}, {tokens(told['tokens'])})"
+    )
 
 
 def _events(store: Store, run: str, *, json_: bool) -> None:
@@ -293,11 +322,14 @@ def _summary(store: Store, run: str, iteration: int | None, where: Where) -> Non
         if iteration is not None and row.number != iteration:
             continue
         gates = "   ".join(words.gate(gate, score) for gate, score in row.scores)
-        cost = "" if row.cost is None else f"  {words.money(row.cost)}"
+        cost = _cost(row)
         detail = gates or words.safe(row.problem.splitlines()[0] if row.problem else "under way")
         click.echo(
             f"#{row.number:<3} {detail}   score {words.score(row.score)}  {row.outcome}{cost}  {words.seconds(row.seconds)}"
         )
+        for each in row.spent:
+            if each.session or parts(each.usage) or each.usage.model:
+                click.echo(f"     {told_of(each)}")
         for note in row.notes:
             click.echo(f"     ! {words.safe(note)}")
     state = Journal(store, run).state
@@ -308,6 +340,13 @@ def _summary(store: Store, run: str, iteration: int | None, where: Where) -> Non
             click.echo(line)
     for line in words.three_lines(state, where):
         click.echo(line)
+
+
+def _cost(row: Row) -> str:
+    """What an iteration cost: dollars, or tokens where a plan pays; nothing where nobody knows."""
+    if any(each.usage.plan for each in row.spent):
+        return f"  {tokens(row.tokens)}"
+    return "" if row.cost is None else f"  {words.money(row.cost)}"
 
 
 @click.command("why")

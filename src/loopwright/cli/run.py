@@ -81,12 +81,13 @@ class Keys:
             self.view.line("left: the request stays open")
             return
         self.presses += 1
-        now = self.presses > 1
+        rests = run.journal.state.phase == "waiting"  # for a time: nothing is at work that could be finished
+        now = self.presses > 1 or rests
         key = f"pause/{secrets.token_hex(8)}"
         run.journal.store.signal(
             run.journal.run, key, encode_signal(ev.PauseRequested(now=now, by=who(), key=key))
         )
-        if now:
+        if self.presses > 1:
             self.code = 130
         self.view.line("pausing now" if now else "pausing after this iteration; Ctrl-C again: now")
 

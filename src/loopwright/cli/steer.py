@@ -36,6 +36,7 @@ def ask(
         if state.finished is not None:
             click.echo(f"{run} is over already: {state.finished.reason}", err=True)
             return TOO_LATE
+        now = now or state.phase == "waiting"  # for a time: nothing is at work that could be finished
         key = f"{kind}/{secrets.token_hex(8)}"
         store.signal(run, key, encode_signal(event_of(now=now, by=who(), key=key)))
     went = settled(where, run)

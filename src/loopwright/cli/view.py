@@ -11,11 +11,12 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from loopwright.cli import words
 from loopwright.core import events as ev
-from loopwright.core.values import Score
+from loopwright.core.values import Score, Usage, together
 from loopwright.report.figures import brief
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ class View:
         self._scores: list[tuple[str, Score]] = []
         self._number = 0
         self._seconds = 0.0
-        self._cost: float | None = None
+        self._used: list[Usage] = []
+        self._rests: tuple[datetime, str] | None = None
         self._last: float | None = None
         self._problem = ""
         self._verdict: ev.Judged | None = None
@@ -104,10 +106,13 @@ class View:
     def _now(self) -> Text:
         from rich.text import Text
 
-        if not self._doing:
+        if not self._doing and self._rests is None:
             return Text("")
         now = time.monotonic()
         spin = SPINNER[int(now * 8) % len(SPINNER)]
+        if self._rests is not None:
+            left = max(0.0, (self._rests[0] - datetime.now(UTC)).total_seconds())
+            return Text(f"  {spin} waits {words.seconds(left)} more: {self._rests[1]}", style="dim")
         minutes, rest = divmod(int(now - self._since), 60)
         heard = ""
         if self._heard is not None:
@@ -127,23 +132,26 @@ class View:
             case ev.RunStarted():
                 self._number, self._last = 0, None
             case ev.AttemptStarted(iteration=number):
-                self._number = number
+                self._number, self._rests = number, None
             case ev.AttemptSucceeded(seconds=seconds, usage=usage):
                 self._seconds += seconds
-                self._cost = usage.cost_usd
-            case ev.AttemptFailed(kind=kind, message=message, seconds=seconds):
+                self._used.append(usage)
+            case ev.AttemptFailed(kind=kind, message=message, seconds=seconds, usage=usage):
                 self._seconds += seconds
+                self._used.append(usage)
                 self._problem = f"{kind}: {message.strip().splitlines()[0] if message.strip() else ''}"
             case ev.AttemptInterrupted(cause=cause):
                 self.line(f"  #{self._number:<3} cut off ({cause})")
-            case ev.GateScored(gate=gate, score=score, seconds=seconds, beside_s=beside):
+            case ev.GateScored(gate=gate, score=score, seconds=seconds, beside_s=beside, usage=usage):
                 self._scores.append((gate, score))
+                self._used += [] if usage is None else [usage]
                 self._seconds += seconds - beside
             case ev.Judged():
                 self._verdict = event
             case ev.WaitStarted(until=until, why=why):
+                self._rests = until, why
                 after = f" ({self._problem})" if self._problem else ""
-                self.line(f"  #{self._number:<3} waiting: {why}, until {until:%H:%M:%S} UTC{after}")
+                self.line(f"  #{self._number:<3} waiting: {why}, {words.until(until)}{after}")
             case ev.EvidenceChanged(paths=paths, action="restored"):
                 self.line(f"  !    the agent changed protected files; put back: {', '.join(paths[:5])}")
             case ev.EvidenceChanged(paths=paths, action="blocked"):
@@ -172,7 +180,9 @@ class View:
         for name, given in self._scores:
             if given.status == "error":
                 self.line(f"  !    {name}: {given.reason.partition(chr(10))[0]}")
-        cost = "" if self._cost is None else f"   {words.money(self._cost)}"
+        used = together(self._used)
+        known = self._used and (used.plan or used.cost_usd is not None)
+        cost = f"   {words.paid(used.cost_usd, used.tokens, plan=used.plan)}" if known else ""
         number = f"#{self._number}" if self._number else "start"
         self.line(
             f"  {number:<5} {what}   score {words.score(score)}{trend}{cost}   {words.seconds(self._seconds)}"
@@ -183,4 +193,4 @@ class View:
             for reason in words.held(self._verdict.verdict, {name for name, _ in self._scores}):
                 self.line(f"        held back by {brief(reason)}")
         self._last = score if score is not None else self._last
-        self._scores, self._seconds, self._cost, self._problem, self._verdict = [], 0.0, None, "", None
+        self._scores, self._used, self._seconds, self._problem, self._verdict = [], [], 0.0, "", None

@@ -10,17 +10,28 @@ import re
 import shlex
 import sys
 from collections.abc import Container
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loopwright import units
-from loopwright.report.figures import MARKS, at_most, brief, colourless, money, safe, score, seconds
+from loopwright.report.figures import (
+    MARKS,
+    at_most,
+    brief,
+    colourless,
+    money,
+    paid,
+    safe,
+    score,
+    seconds,
+)
 
 if TYPE_CHECKING:  # figures alone need no core
     from loopwright.cli.where import Where
     from loopwright.core.state import LoopState
     from loopwright.core.values import Score, Verdict
+    from loopwright.ports import Hold
 
 __all__ = [
     "MARKS",
@@ -28,6 +39,7 @@ __all__ = [
     "brief",
     "colourless",
     "money",
+    "paid",
     "safe",
     "score",
     "seconds",
@@ -85,6 +97,28 @@ def next_of(state: LoopState) -> str:
     return f"loopwright resume {state.run}" if left(state) else next_step(state)
 
 
+def until(at: datetime) -> str:
+    """`until 14:05:09 UTC`, with the day where it is another than today."""
+    at = at.astimezone(UTC)
+    day = "" if at.date() == datetime.now(UTC).date() else f"{at:%Y-%m-%d} "
+    return f"until {day}{at:%H:%M:%S} UTC"
+
+
+def goes_on(at: datetime | None) -> str:
+    """What comes of a run that waits for a time: how long from now it goes on, and when."""
+    left = 0.0 if at is None else (at - datetime.now(UTC)).total_seconds()
+    return f"it goes on by itself in {seconds(left)}" if left > 0 else "it goes on by itself"
+
+
+def on_hold(hold: Hold) -> str:
+    """A login that must wait: until when, why, and what becomes of it."""
+    if hold.until is None:
+        rest = f"since {hold.since.astimezone(UTC):%Y-%m-%d %H:%M} UTC, till a run that is started anew gets through"
+    else:
+        rest = f"{until(hold.until)}, then it passes by itself"
+    return safe(f"login {hold.login} is on hold {rest}: {brief(hold.why)}")
+
+
 def three_lines(state: LoopState, where: Where, *, ours: bool = False) -> list[str]:
     """What happened, why, and what to type next here; `ours`: this process drove it and is done with it."""
     from loopwright.core.closing import best_now
@@ -94,6 +128,8 @@ def three_lines(state: LoopState, where: Where, *, ours: bool = False) -> list[s
     under_way = state.finished is None and exit_code(state) is None
     alone = under_way and (ours or left(state))
     why, step = explanation(state).partition("\n")[0], next_step(state)
+    if state.phase == "waiting":
+        step = f"{goes_on(state.wait_until)}; loopwright stop {state.run} ends it"
     if alone:
         gone = "nobody drives it" if ours else "its process is gone"
         why, step = f"{why}, and {gone}", f"loopwright resume {state.run}"
@@ -102,7 +138,9 @@ def three_lines(state: LoopState, where: Where, *, ours: bool = False) -> list[s
     else:
         mark = "▶" if under_way and not alone else "⏸"
     totals = state.totals
-    cost = money(totals.cost_usd) if totals.known_costs and not totals.unknown_costs else "cost unknown"
+    known_cost = totals.known_costs and not totals.unknown_costs
+    used = None if totals.unknown_tokens or totals.cut else totals.tokens
+    cost = paid(totals.cost_usd, used, plan=totals.plan) if known_cost or totals.plan else "cost unknown"
     known = best_now(state)
     best = "" if known is None else f" · best {score(known.score)} (#{known.iteration})"
     count = f"{state.iteration} iteration{'' if state.iteration == 1 else 's'}"

@@ -96,7 +96,9 @@ def explanation(state: LoopState) -> str:
     if state.paused:
         return "paused by a person"
     if state.wait_until is not None:
-        return f"{state.wait_why}, until {state.wait_until.astimezone(UTC):%H:%M:%S} UTC"
+        until, now = state.wait_until.astimezone(UTC), (state.updated_at or state.wait_until).astimezone(UTC)
+        day = "" if until.date() == now.date() else f"{until:%Y-%m-%d} "
+        return f"{state.wait_why}, until {day}{until:%H:%M:%S} UTC"
     return f"iteration {it.number} is under way" if it else "about to begin an iteration"
 
 
@@ -142,6 +144,7 @@ def document(state: LoopState) -> dict[str, Any]:
         "best_iteration": best.iteration if best else None,
         "cost_usd": None if totals.unknown_costs or not attempts else round(totals.cost_usd, 6),
         "tokens": None if totals.unknown_tokens or totals.cut or not attempts else totals.tokens,
+        "plan": totals.plan,
         "duration_s": round(totals.seconds, 3),
         "started_at": state.started_at.astimezone(UTC) if state.started_at else None,
         "alerts": [{"kind": a.kind, "iteration": a.iteration} for a in state.alerts],

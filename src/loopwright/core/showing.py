@@ -39,8 +39,8 @@ class Shown:
     """Everything a person is shown who is asked something.
 
     `blockers` are what approving must override. `trend` are the last scores, oldest first, `None` where
-    nothing was judged. US dollars: `None` when unknown; `projected_usd` is with one more iteration like
-    those so far. The diff is between the trees `before` and `after`; `summary` is the agent's own claim.
+    nothing was judged. US dollars, tokens: `None` when unknown; `projected_usd` is with one more iteration like
+    those so far. `plan`: a flat plan pays. The diff is between the trees `before` and `after`; `summary` is the agent's own claim.
     """
 
     run: str
@@ -59,6 +59,8 @@ class Shown:
     trend: tuple[float | None, ...]
     cost_usd: float | None
     projected_usd: float | None
+    tokens: int | None
+    plan: bool
     seconds: float
     alerts: tuple[str, ...]
     before: str | None
@@ -100,6 +102,8 @@ def showing(
         trend=tuple(scores[-TREND:]),
         cost_usd=cost,
         projected_usd=None if cost is None else round(cost + cost / max(1, state.iteration), 6),
+        tokens=None if totals.unknown_tokens or totals.cut else totals.tokens,
+        plan=totals.plan,
         seconds=totals.seconds,
         alerts=tuple(f"{a.kind} (#{a.iteration}): {a.message}" for a in alerts[-ALERTS:]),
         before=state.base,

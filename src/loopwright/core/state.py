@@ -38,6 +38,7 @@ class Iteration:
     summary: str = ""
     seconds: float = 0.0
     cost_usd: float | None = 0.0
+    tokens: int | None = 0
     scores: tuple[Scored, ...] = ()
     verdict: Verdict | None = None
     notes_shown: int = 0  # how many of the waiting notes its prompt held
@@ -49,7 +50,8 @@ class Totals:
     """What the run used so far. `unknown_costs` attempts are not in `cost_usd`.
 
     `cut` attempts were cut off from outside, so nobody told what they used: their reserve is in
-    `cost_usd`, and their tokens are taken to be `most_tokens` each.
+    `cost_usd`, and their tokens are taken to be `most_tokens` each. `plan`: a flat plan paid for one of them or more,
+    so tokens say more than the dollars, which are what a list of prices says.
     """
 
     attempts: int = 0
@@ -63,6 +65,7 @@ class Totals:
     unknown_tokens: int = 0
     most_tokens: int = 0
     cut: int = 0
+    plan: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -86,10 +86,14 @@ def attempt_ended(
         case _:
             assert_never(event)
     total = _spend(state.totals, usage, event.seconds, cut=isinstance(event, ev.AttemptInterrupted))
-    cost = usage.cost_usd
+    cost, tokens = usage.cost_usd, usage.tokens
     return replace(
         state,
-        current=replace(it, cost_usd=None if cost is None or it.cost_usd is None else it.cost_usd + cost),
+        current=replace(
+            it,
+            cost_usd=None if cost is None or it.cost_usd is None else it.cost_usd + cost,
+            tokens=None if tokens is None or it.tokens is None else it.tokens + tokens,
+        ),
         totals=total,
         interruptions=interruptions,
         output=output,
@@ -154,6 +158,7 @@ def _spend(totals: Totals, usage: Usage, seconds: float, *, cut: bool) -> Totals
         unknown_tokens=totals.unknown_tokens + (tokens is None and not cut),
         most_tokens=max(totals.most_tokens, tokens or 0),
         cut=totals.cut + cut,
+        plan=totals.plan or usage.plan,
     )
 
 
@@ -184,11 +189,8 @@ def gate_scored(state: LoopState, event: ev.GateScored) -> LoopState:
     scores = tuple(s for s in it.scores if s.gate != event.gate)
     scored = Scored(gate=event.gate, score=event.score, seconds=event.seconds)
     spent = event.seconds - event.beside_s
-    totals, costs, it_cost = (
-        replace(state.totals, seconds=state.totals.seconds + spent),
-        state.gate_costs,
-        it.cost_usd,
-    )
+    totals, costs = replace(state.totals, seconds=state.totals.seconds + spent), state.gate_costs
+    it_cost, it_tokens = it.cost_usd, it.tokens
     if event.usage is not None:
         cost, tokens = event.usage.cost_usd, event.usage.tokens
         totals = replace(
@@ -200,10 +202,16 @@ def gate_scored(state: LoopState, event: ev.GateScored) -> LoopState:
         )
         costs = {**costs, event.gate: costs.get(event.gate, 0.0) + (cost or 0.0)}
         it_cost = None if cost is None or it_cost is None else it_cost + cost
+        it_tokens = None if tokens is None or it_tokens is None else it_tokens + tokens
     return replace(
         state,
         current=replace(
-            it, scores=(*scores, scored), seconds=it.seconds + spent, cost_usd=it_cost, verdict=None
+            it,
+            scores=(*scores, scored),
+            seconds=it.seconds + spent,
+            cost_usd=it_cost,
+            tokens=it_tokens,
+            verdict=None,
         ),
         totals=totals,
         gate_costs=costs,

@@ -35,6 +35,26 @@ def money(value: float | None) -> str:
     return "$?" if value is None else f"${value:.2f}"
 
 
+def short(n: int) -> str:
+    """`850`, `12.4k`, `1.2M`."""
+    if n < 1000:
+        return str(n)
+    for unit, size in (("k", 1e3), ("M", 1e6)):
+        if round(n / size, 1) < 1000:
+            return f"{n / size:.1f}{unit}"
+    return f"{n / 1e9:.1f}G"
+
+
+def tokens(n: int | None) -> str:
+    """`12.4k tokens`, or `? tokens` when they are not known."""
+    return "? tokens" if n is None else f"{short(n)} token{'' if n == 1 else 's'}"
+
+
+def paid(cost_usd: float | None, used: int | None, *, plan: bool = False) -> str:
+    """The dollars; where a flat plan pays, the tokens, for then nobody pays these dollars."""
+    return tokens(used) if plan else money(cost_usd)
+
+
 def score(value: float | None) -> str:
     """Two decimals, or a dash; 1.00 is said of nothing less."""
     return "-" if value is None else f"{min(value, 0.99) if 0.99 < value < 1 else value:.2f}"

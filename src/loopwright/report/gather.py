@@ -16,6 +16,7 @@ from loopwright.core import events as ev
 from loopwright.core.state import Iteration, LoopState
 from loopwright.core.values import Scored
 from loopwright.report.figures import brief
+from loopwright.report.spent import MOST, spent
 from loopwright.report.telling import told
 from loopwright.report.values import Cell, Changes, Moment, Report, Request, Row, Series
 
@@ -113,6 +114,7 @@ class _Draft:
     tree: str | None = None
     score: _Line = field(default_factory=_Line)
     spent: _Line = field(default_factory=_Line)
+    tokens: _Line = field(default_factory=_Line)
     gates: dict[str, _Line] = field(default_factory=dict)
     stop: ev.StopRequested | None = None
     pause: ev.PauseRequested | None = None
@@ -137,14 +139,13 @@ def _take(draft: _Draft, before: LoopState, event: ev.Event, after: LoopState, a
     row = draft.open
     if row is None and isinstance(event, ev.AttemptStarted | ev.GateScored):
         row = Row(number=after.current.number if after.current else 0, began=at)
+    if row is not None and (used := spent(event, row.attempts)) is not None:
+        row = replace(row, spent=(*row.spent, used)[-MOST:])
     match event:
         case ev.AttemptStarted() if row is not None:
             row = replace(row, attempts=row.attempts + 1)
-        case ev.AttemptSucceeded(usage=usage) if row is not None:
-            row = replace(row, tokens=_sum(row.tokens, usage.tokens, row.attempts))
-        case ev.AttemptFailed(kind=kind, message=message, usage=usage) if row is not None:
-            problem = f"{kind}: {message[:TEXT]}"
-            row = replace(row, problem=problem, tokens=_sum(row.tokens, usage.tokens, row.attempts))
+        case ev.AttemptFailed(kind=kind, message=message) if row is not None:
+            row = replace(row, problem=f"{kind}: {message[:TEXT]}")
         case ev.EvidenceChanged() if row is not None and news is not None:
             row = _noted(row, news[1])
         case ev.AlertRaised():
@@ -165,13 +166,6 @@ def _take(draft: _Draft, before: LoopState, event: ev.Event, after: LoopState, a
         case _:
             pass
     draft.open = row
-
-
-def _sum(so_far: int | None, more: int | None, attempts: int) -> int | None:
-    """Tokens of an iteration; unknown as soon as one attempt did not tell."""
-    if more is None or (so_far is None and attempts > 1):
-        return None
-    return (so_far or 0) + more
 
 
 def _noted(row: Row, text: str) -> Row:
@@ -199,6 +193,8 @@ def _close(draft: _Draft, before: LoopState, after: LoopState, outcome: str, at:
                 draft.gates.setdefault(cell.gate, _Line()).add(row.number, cell.value)
     if after.totals.known_costs:
         draft.spent.add(row.number, round(after.totals.cost_usd, 6))
+    if after.totals.tokens:
+        draft.tokens.add(row.number, after.totals.tokens)
     if outcome == "accepted":
         draft.accepted = row
     if after.best is None:
@@ -228,6 +224,7 @@ def _row(
         reasons=() if verdict is None else tuple(r[:TEXT] for r in verdict.reasons[:ITEMS]),
         seconds=round(it.seconds, 3),
         cost_usd=it.cost_usd if it.started else None,
+        tokens=it.tokens if it.started else None,
         summary=brief(it.summary),
         ended=at,
         before=(draft.tree or state.base) if it.number else state.base,
@@ -276,6 +273,7 @@ def _written(draft: _Draft, state: LoopState, diff: DiffOf) -> Report:
             score=draft.score.points,
             gates={name: line.points for name, line in draft.gates.items()},
             spent=draft.spent.points,
+            tokens=draft.tokens.points,
         ),
         alerts=draft.alerts.all,
         alerts_left_out=draft.alerts.left_out,

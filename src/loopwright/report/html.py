@@ -13,7 +13,8 @@ from html import escape
 from typing import Final
 
 from loopwright.core.head import document
-from loopwright.report.figures import MARKS, brief, count, moment, money, safe, score, seconds
+from loopwright.report.figures import MARKS, brief, count, moment, paid, safe, score, seconds
+from loopwright.report.spent import NAMES, USED, cells, who
 from loopwright.report.svg import cost_chart, score_chart
 from loopwright.report.telling import decision
 from loopwright.report.values import Cell, Changes, Report, Row
@@ -80,7 +81,8 @@ def _head(report: Report, next_step: str) -> str:
     doc = document(state)
     tone = {"complete": "good", "failed": "bad", "stopped": "bad"}.get(state.phase, "warn")
     found = why(report)
-    cost = "unknown" if doc["cost_usd"] is None else money(doc["cost_usd"])
+    known = doc["plan"] or doc["cost_usd"] is not None
+    cost = paid(doc["cost_usd"], doc["tokens"], plan=doc["plan"]) if known else "unknown"
     best = f"{score(doc['best_score'])} (#{doc['best_iteration']})" if state.best else "-"
     figures = {
         "iterations": str(state.iteration),
@@ -148,7 +150,8 @@ def _matrix(report: Report) -> str:
             left = count(row.number - number - 1, "iteration")
             lines.append(f'<tr><td colspan="{len(names) + 7}" class="soft">… {left} left out</td></tr>')
         number = row.number
-        lines.append(_row(row, names, shown=report.shown is not None and row.number == report.shown.number))
+        shown = report.shown is not None and row.number == report.shown.number
+        lines.append(_row(row, names, shown=shown, plan=report.state.totals.plan))
     table = (
         f'<table><thead><tr><th>#</th><th>outcome</th>{heads}<th class="num">score</th><th class="num">diff</th>'
         f'<th class="num">cost</th><th class="num">time</th><th>what it said and what failed</th></tr></thead>'
@@ -157,7 +160,7 @@ def _matrix(report: Report) -> str:
     return _section("Gates per iteration", table)
 
 
-def _row(row: Row, names: list[str], *, shown: bool) -> str:
+def _row(row: Row, names: list[str], *, shown: bool, plan: bool) -> str:
     cells = {cell.gate: cell for cell in row.cells}
     marks = "".join(
         "<td></td>"
@@ -166,7 +169,8 @@ def _row(row: Row, names: list[str], *, shown: bool) -> str:
         for name in names
     )
     diff = "" if row.changes is None else f"+{row.changes.added} −{row.changes.removed}"
-    cost = "" if row.cost_usd is None else money(row.cost_usd)
+    known = row.attempts if plan else row.cost_usd is not None
+    cost = paid(row.cost_usd, row.tokens, plan=plan) if known else ""
     said = "<br>".join(_e(brief(text)) for text in (row.summary, row.problem, *row.notes[:5]) if text)
     return (
         f"<tr{' class=shown' if shown else ''}><td>{row.number}</td><td>{row.outcome}</td>{marks}"
@@ -200,8 +204,26 @@ def _left(n: int) -> str:
 
 
 def _cost(report: Report) -> str:
-    chart = cost_chart(report)
-    return _section("Cost over iterations", chart) if chart else ""
+    chart, table = cost_chart(report), _used(report)
+    return _section("Cost", chart, table) if chart or table else ""
+
+
+def _used(report: Report) -> str:
+    """What each attempt used, and each gate that asks a model, where they told."""
+    told = [(row.number, each) for row in report.rows for each in row.spent]
+    if not told:
+        return ""
+    heads = "".join(f'<th class="num">{name}</th>' for name in (*NAMES.values(), "tokens", "cost"))
+    lines = (
+        f"<tr><td>{number}</td><td>{_e(who(each))}</td><td>{_e(brief(each.usage.model or '', 60))}</td>"
+        + "".join(f'<td class="num">{text}</td>' for text in cells(each.usage))
+        + f"<td>{_e(brief(each.session or '', 60))}</td></tr>"
+        for number, each in told[-USED:]
+    )
+    return (
+        f"<table><thead><tr><th>#</th><th>who</th><th>model</th>{heads}<th>session</th></tr></thead>"
+        f"<tbody>{''.join(lines)}</tbody></table>{_left(len(told) - len(told[-USED:]))}"
+    )
 
 
 def _changes(report: Report) -> str:

@@ -18,11 +18,12 @@ from loopwright.report.figures import (
     brief,
     count,
     moment,
-    money,
+    paid,
     safe,
     score,
     seconds,
 )
+from loopwright.report.spent import NAMES, USED, cells, who
 from loopwright.report.telling import decision
 from loopwright.report.values import Changes, Report, Row
 from loopwright.report.why import why
@@ -91,7 +92,8 @@ def _parts(report: Report, next_step: str) -> Iterator[str]:
         yield "\nHeld back by:\n"
         yield from (f"- {code(brief(reason))}" for reason in told.blocked)
     yield ""
-    cost = money(doc["cost_usd"]) if doc["cost_usd"] is not None else "unknown"
+    known = doc["plan"] or doc["cost_usd"] is not None
+    cost = paid(doc["cost_usd"], doc["tokens"], plan=doc["plan"]) if known else "unknown"
     best = f"{score(doc['best_score'])} (#{doc['best_iteration']})" if state.best else "-"
     yield "| iterations | score | best | cost | agents and gates | began |"
     yield "|---|---|---|---|---|---|"
@@ -103,6 +105,7 @@ def _parts(report: Report, next_step: str) -> Iterator[str]:
         yield f"\nNext: {code(next_step)}"
     yield from _gates(report)
     yield from _iterations(report)
+    yield from _cost(report)
     yield from _people(report)
     yield from _changes(report.changes)
     yield from _timeline(report)
@@ -142,7 +145,7 @@ def _iterations(report: Report) -> Iterator[str]:
         if row.number > number + 1:
             yield f"| … | {count(row.number - number - 1, 'iteration')} left out |"
         number = row.number
-        yield _line(row, shown)
+        yield _line(row, shown, plan=report.state.totals.plan)
     if len(names) > COLUMNS:
         yield f"\n{count(len(names) - COLUMNS, 'more gate')} left out of this table."
     problems = [row for row in report.rows[-10:] if row.problem]
@@ -151,18 +154,35 @@ def _iterations(report: Report) -> Iterator[str]:
         yield from (f"- #{row.number}: {code(brief(row.problem))}" for row in problems)
 
 
-def _line(row: Row, names: list[str]) -> str:
+def _line(row: Row, names: list[str], *, plan: bool) -> str:
     cells = {cell.gate: cell for cell in row.cells}
     marks = (
         "" if (cell := cells.get(name)) is None else f"{MARKS[cell.status]} {score(cell.value)}"
         for name in names
     )
     diff = "" if row.changes is None else f"+{row.changes.added} −{row.changes.removed}"
-    cost = "" if row.cost_usd is None else money(row.cost_usd)
+    known = row.attempts if plan else row.cost_usd is not None
+    cost = paid(row.cost_usd, row.tokens, plan=plan) if known else ""
     return (
         f"| {row.number} | {row.outcome} | {''.join(f'{mark} | ' for mark in marks)}{score(row.score)} | {diff} | "
         f"{cost} | {seconds(row.seconds)} |"
     )
+
+
+def _cost(report: Report) -> Iterator[str]:
+    """What each attempt used, and each gate that asks a model, where they told."""
+    told = [(row.number, each) for row in report.rows for each in row.spent]
+    if not told:
+        return
+    yield "\n### Cost\n"
+    yield f"| # | who | model | {' | '.join(NAMES.values())} | tokens | cost | session |"
+    yield "|---" * (len(NAMES) + 6) + "|"
+    for number, each in told[-USED:]:
+        model, session = (code(brief(text or "", 60), cell=True) for text in (each.usage.model, each.session))
+        figures = " | ".join(cells(each.usage))
+        yield f"| {number} | {code(who(each), cell=True)} | {model} | {figures} | {session} |"
+    if len(told) > USED:
+        yield f"\n{count(len(told) - USED, 'earlier line')} left out of this table."
 
 
 def _people(report: Report) -> Iterator[str]:

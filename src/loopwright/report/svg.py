@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import Final, TypeAlias
 
-from loopwright.report.figures import count, money, safe, score
+from loopwright.report.figures import count, money, safe, score, short, tokens
 from loopwright.report.values import Report
 
 WIDE: Final = 880
@@ -77,9 +77,13 @@ def score_chart(report: Report, *, ident: str = "score") -> str:
 
 
 def cost_chart(report: Report, *, ident: str = "cost") -> str:
-    """US dollars spent by the end of each iteration, with the budget; empty when nothing is known or free."""
-    points = report.series.spent
-    budget = (report.state.spec.get("limits") or {}).get("budget")
+    """US dollars spent by the end of each iteration, with the budget; empty when nothing is known or free.
+
+    Where a plan pays they are tokens, without the budget, which is in dollars.
+    """
+    plan = report.state.totals.plan
+    points = report.series.tokens if plan else report.series.spent
+    budget = None if plan else (report.state.spec.get("limits") or {}).get("budget")
     most = max([v for _, v in points], default=0.0)
     if len(points) < 2 or most <= 0:
         return ""
@@ -88,8 +92,8 @@ def cost_chart(report: Report, *, ident: str = "cost") -> str:
     x, y = _scale(points[0][0], points[-1][0]), _heights(top, high)
     drawn = [
         f'<polyline class="score" fill="none" stroke="#222" stroke-width="2" points="{_path(points, x, y)}"/>',
-        f'<text class="axis" x="{LEFT - 6}" y="{y(0) + 4:.1f}" text-anchor="end">$0</text>',
-        f'<text class="axis" x="{LEFT - 6}" y="{y(most) + 4:.1f}" text-anchor="end">{money(most)}</text>',
+        f'<text class="axis" x="{LEFT - 6}" y="{y(0) + 4:.1f}" text-anchor="end">{"0" if plan else "$0"}</text>',
+        f'<text class="axis" x="{LEFT - 6}" y="{y(most) + 4:.1f}" text-anchor="end">{short(round(most)) if plan else money(most)}</text>',
     ]
     if isinstance(budget, int | float):
         drawn.append(
@@ -97,8 +101,9 @@ def cost_chart(report: Report, *, ident: str = "cost") -> str:
             f'stroke="#a33" stroke-dasharray="4 4"/><text class="axis" x="{WIDE - RIGHT}" y="{y(budget) + 14:.1f}" '
             f'text-anchor="end">budget {money(budget)}</text>'
         )
-    said = f"{money(most)} by iteration {points[-1][0]}" + (f" of {money(budget)}" if budget else "")
-    return _svg(ident, "Cost over iterations", said, high, drawn)
+    sum_of = tokens(round(most)) if plan else money(most)
+    said = f"{sum_of} by iteration {points[-1][0]}" + (f" of {money(budget)}" if budget else "")
+    return _svg(ident, "Tokens over iterations" if plan else "Cost over iterations", said, high, drawn)
 
 
 def _svg(ident: str, title: str, said: str, high: int, drawn: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from loopwright.core import events as ev
 from loopwright.core.state import LoopState
 from loopwright.core.values import Scored
-from loopwright.report.figures import MARKS, brief, moment, money, safe, score, seconds
+from loopwright.report.figures import MARKS, brief, moment, paid, safe, score, seconds
 from loopwright.report.values import Kind
 
 
@@ -117,7 +117,9 @@ def closed(before: LoopState, outcome: str, after: LoopState) -> str:
     if it is None:
         return outcome
     gates = "  ".join(gate(scored) for scored in it.scores)
-    cost = "" if not it.cost_usd else f"  {money(it.cost_usd)}"
+    plan = before.totals.plan
+    known = it.tokens if plan else it.cost_usd
+    cost = f"  {paid(it.cost_usd, it.tokens, plan=plan)}" if known else ""
     if it.verdict is None:
         failed = f" ({it.failed.kind}: {brief(it.failed.message, 100)})" if it.failed else ""
         return f"{outcome}{failed}{cost}  {seconds(it.seconds)}"

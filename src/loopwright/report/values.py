@@ -13,6 +13,7 @@ from typing import Literal
 from loopwright.core import events as ev
 from loopwright.core.state import LoopState
 from loopwright.core.values import Cause, Status
+from loopwright.report.spent import Spent
 
 Kind = Literal["run", "work", "close", "alert", "people"]
 
@@ -47,7 +48,10 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One iteration. `before` and `after` are its snapshots; `outcome` is `open` while it is under way."""
+    """One iteration. `before` and `after` are its snapshots; `outcome` is `open` while it is under way.
+
+    `spent` are its attempts and gates with what they used, as far as they told; the last ones, where they are many.
+    """
 
     number: int
     outcome: str = "open"
@@ -61,6 +65,7 @@ class Row:
     tokens: int | None = None
     seconds: float = 0.0
     cost_usd: float | None = None
+    spent: tuple[Spent, ...] = ()
     summary: str = ""
     began: datetime | None = None
     ended: datetime | None = None
@@ -97,6 +102,7 @@ class Series:
     score: tuple[tuple[int, float], ...] = ()
     gates: Mapping[str, tuple[tuple[int, float], ...]] = field(default_factory=dict)
     spent: tuple[tuple[int, float], ...] = ()
+    tokens: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

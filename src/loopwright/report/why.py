@@ -15,7 +15,7 @@ from loopwright.core.limits import Limits, spent, used_tokens
 from loopwright.core.monitors import CALM
 from loopwright.core.recorded import limits_of
 from loopwright.core.state import LoopState
-from loopwright.report.figures import at_most, brief, count, moment, money, safe, score, seconds
+from loopwright.report.figures import at_most, brief, count, moment, money, safe, score, seconds, tokens
 from loopwright.report.telling import decision
 from loopwright.report.values import Report, Request
 from loopwright.units import duration
@@ -94,10 +94,18 @@ def _figures(limits: Limits, state: LoopState, decided: str) -> list[str]:
     ]
     if totals.waited_s or decided == "waiting":
         rows.append(("waiting", f"{seconds(totals.waited_s)} of {duration(limits.max_wait)}"))
+    listed = " at list prices: a plan pays" if totals.plan else ""
+    gates = sum(state.gate_costs.values())
+    told = f"{f', {money(gates)} of it by gates' if gates else ''}{listed}{unknown}"
     if limits.budget is not None:
-        rows.append(("money", f"{money(spent(limits, totals))} of {money(limits.budget)}{unknown}"))
-    elif totals.known_costs:
-        rows.append(("money", f"{money(totals.cost_usd)}, no budget{unknown}"))
+        rows.append(("money", f"{money(spent(limits, totals))} of {money(limits.budget)}{told}"))
+    elif totals.plan:
+        rows += [("money", f"{money(gates)} by gates, no budget")] if gates else []
+    elif totals.known_costs or gates:
+        rows.append(("money", f"{money(totals.cost_usd)}, no budget{told}"))
+    if totals.plan and limits.max_tokens is None:
+        more = f", {count(totals.unknown_tokens, 'attempt')} told none" if totals.unknown_tokens else ""
+        rows.append(("tokens", f"{tokens(used_tokens(totals)).partition(' ')[0]}, a plan pays{more}"))
     if limits.max_tokens is not None:
         told = f", {count(totals.unknown_tokens, 'attempt')} told none" if totals.unknown_tokens else ""
         rows.append(("tokens", f"{used_tokens(totals):,} of {limits.max_tokens:,}{told}"))
@@ -299,7 +307,8 @@ def _under_way(report: Report) -> tuple[str, str]:
             "It goes on when it is resumed.",
         )
     if state.wait_until is not None:
-        return f"It waits until {moment(state.wait_until)}: {brief(state.wait_why)}.", (
+        said = f"\nThe last attempt: {brief(it.failed.message)}" if it is not None and it.failed else ""
+        return f"It waits until {moment(state.wait_until)}: {brief(state.wait_why)}.{said}", (
             "Then it goes on by itself."
         )
     return _working(state), ""

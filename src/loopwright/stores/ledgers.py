@@ -159,9 +159,11 @@ class Ledgers:
         return rows
 
     def _of(self, body: bytes | None) -> dict[str, Hold]:
+        rows = self._rows(HOLDS, body)
+        if not rows:
+            return {}
         from loopwright.ports import Hold
 
-        rows = self._rows(HOLDS, body)
         try:
             return {
                 login: Hold(
