@@ -7,12 +7,14 @@ the only required gate of a loop only where the loop says so (`alone`), and wher
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from math import isfinite
+from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
@@ -21,6 +23,7 @@ from loopwright.core.judge import Rule
 from loopwright.core.values import Score
 from loopwright.errors import BadEvidence, ConfigError, NotStartable
 from loopwright.evidence import opinion as reader
+from loopwright.evidence.files import whole
 from loopwright.evidence.opinion import Opinion
 from loopwright.evidence.text import clip, decode, one_line, steady
 from loopwright.gates import _model
@@ -150,24 +153,25 @@ def _rubric(rubric: str) -> str:
 def _read(rubric: str, place: Place) -> str:
     if not rubric.startswith("@"):
         return rubric
+    name = f"the rubric {rubric[1:]}"
     path = place.root / rubric[1:]
+    if not Path(os.path.realpath(path)).is_relative_to(place.root.resolve()):
+        raise NotStartable(f"{name} is a link out of the folder that the gate works in")
     try:
-        with path.open("rb") as file:
-            data = file.read(RUBRIC_BYTES + 1)
-        if len(data) > RUBRIC_BYTES:
-            raise NotStartable(f"the rubric {rubric[1:]} is larger than {RUBRIC_BYTES:,} bytes")
-        text = data.decode()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise NotStartable(f"the rubric {rubric[1:]} cannot be read: {why}") from None
+        text = whole(path, name, RUBRIC_BYTES).decode("utf-8-sig")
+    except BadEvidence as error:
+        large = f"{name} is larger than {RUBRIC_BYTES:,} bytes"
+        raise NotStartable(large if error.code == "too_large" else str(error)) from None
+    except UnicodeDecodeError:
+        raise NotStartable(f"{name} cannot be read: not UTF-8") from None
     if not text.strip():
-        raise NotStartable(f"the rubric {rubric[1:]} is empty")
+        raise NotStartable(f"{name} is empty")
     return text
 
 
 async def _judged(court: _Court, opened: Open, seen: Seen, place: Place) -> Score:
     """The votes as one score, within the gate's timeout."""
-    rubric = await asyncio.to_thread(_read, court.rubric, place)
+    rubric = place.redact.text(await asyncio.to_thread(_read, court.rubric, place))
     parts = await asyncio.to_thread(parts_of, seen, place)
     if not parts:
         return Score(0.0, "nothing was done yet, so there is nothing to judge", status="fail", graded=True)
