@@ -460,6 +460,10 @@ class TestRubric:
             file.unlink()
         assert not (where.root / "asked").exists()
 
+    def test_one_that_is_not_there_is_said_before_the_start_so_that_no_agent_makes_it(self, tmp_path):
+        with pytest.raises(NotStartable, match=r"the rubric rubric\.md does not exist"):
+            judge(rubric="@rubric.md", agent=["sh"]).probe(place(tmp_path))
+
     def test_it_holds_no_secret_when_it_is_sent(self, tmp_path):
         where = place(tmp_path, redact=redactor({"MY_TOKEN": "hunter2-hunter2"}))
         gate = judge(rubric="Is hunter2-hunter2 in it?", agent=say(GOOD), min=0.7)

@@ -42,6 +42,7 @@ _SAID: Final = 1500
 _LASTS: Final = ("timeout", "idle", "unavailable", "too_large")  # asking again does not help, or was done
 
 Voter = Callable[[int, Question, Form], Awaitable[str]]  # the text of one vote
+Probe = Callable[[Place], str]
 Open = Callable[[Seen, Place], AbstractAsyncContextManager[Voter]]
 
 
@@ -93,14 +94,15 @@ def judge(
         confidence=confidence if confidence is None else _between("confidence", confidence, 0, 1),
     )
     env: tuple[str, ...] = ()
+    asks: Probe
     if model is not None:
         whom = _model.model_of(model, url, key)
         env = () if whom.key is None else (whom.key,)
-        opened, probe = _by_model(whom, budget), lambda place: _model.probed(whom, place)
+        opened, asks = _by_model(whom, budget), lambda place: _model.probed(whom, place)
     else:
         _for_models(url=url, key=key, budget=budget)
         argv = words(agent or "")
-        opened, probe = _by_command(argv), lambda place: shlex.join((resolve(argv[0], place), *argv[1:]))
+        opened, asks = _by_command(argv), lambda place: shlex.join((resolve(argv[0], place), *argv[1:]))
 
     async def check(seen: Seen, place: Place) -> Measure:
         return await _judged(court, opened, seen, place)
@@ -108,7 +110,7 @@ def judge(
     return Gate(
         rule=Rule(name="judge", min=min),
         check=check,
-        probe=probe,
+        probe=_after_rubric(rubric, asks),
         env=env,
         python=agent is not None,
         opinion=True,
@@ -148,6 +150,16 @@ def _rubric(rubric: str) -> str:
         return "@" + inner_path(rubric[1:].strip().removeprefix("./"))
     except WrongError as bad:
         raise WrongError(*(("rubric", what) for _, what in bad.faults)) from None
+
+
+def _after_rubric(rubric: str, asks: Probe) -> Probe:
+    """A probe that wants the rubric first: one that is made later would be the agent's."""
+
+    def probe(place: Place) -> str:
+        _read(_rubric(rubric), place)
+        return asks(place)
+
+    return probe
 
 
 def _read(rubric: str, place: Place) -> str:
