@@ -157,6 +157,7 @@ class TestVotes:
         for seen in (
             {"workdir": None, "output": None},
             {"workdir": None, "output": ""},
+            {"workdir": None, "output": " \n"},
             {"diff": lambda: nothing},
         ):
             found = score(gate, place(tmp_path), **seen)

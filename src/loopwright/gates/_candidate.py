@@ -113,7 +113,7 @@ def parts_of(seen: Seen, place: Place) -> dict[str, str]:
     """
     if seen.workdir is None:
         output = seen.output
-        if output is None or output == "":
+        if output is None or (isinstance(output, str) and not output.strip()):
             return {}
         if not isinstance(output, str):
             output = json.dumps(output, ensure_ascii=False, indent=1)

@@ -312,14 +312,13 @@ def _score(court: _Court, votes: Sequence[Opinion], mark: float, place: Place) -
     unsure = passed and court.confidence is not None and sure < court.confidence
     value = median(vote.score for vote in votes)
     means = {name: median(vote.criteria[name] for vote in votes) for name in court.form.criteria}
-    plain_scale = court.form.scale == (0.0, 1.0)
     score = Score(
         value,
         clip(_reason(court, votes, yes, mark, means), _REASON),
         status="pass" if passed else "fail",
         graded=True,
-        raw=None if plain_scale else median(vote.raw for vote in votes),
-        direction=None if plain_scale else "max",
+        raw=median(vote.raw for vote in votes),
+        direction="max",
         failing=() if passed else tuple(name for name, mean in means.items() if mean < mark),
         evidence={"votes": [_kept(vote, place) for vote in votes], "min": mark, "quorum": court.quorum},
     )
