@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Final
 
 from loopwright import ledger
-from loopwright.core.values import Failed, Worked
+from loopwright.core.values import NO_USAGE, Failed, Worked
 from loopwright.ports import Agent, Place
 from loopwright.running import Run
 
@@ -26,13 +26,15 @@ def held(run: Run, agent: Agent, place: Place) -> Failed | None:
     hold = next((hold for hold in store.holds() if hold.login == login), None)
     if hold is None or (hold.until is None and hold.since < run.taken):
         return None
+    why = f"{hold.why} (so another run of this login found)"
     if hold.until is None:
-        return Failed(kind="permanent", message=f"{hold.why} (so another run of this login found)")
+        return Failed(kind="permanent", message=why, usage=NO_USAGE)
     left = (hold.until - now).total_seconds()
     if left <= 0:
         return None
-    why = f"{hold.why} (so another run of this login found)"
-    return Failed(kind="rate_limited", message=why, retry_after_s=left + STAGGER_S * run.dice())
+    return Failed(
+        kind="rate_limited", message=why, retry_after_s=left + STAGGER_S * run.dice(), usage=NO_USAGE
+    )
 
 
 def learnt(run: Run, agent: Agent, place: Place, outcome: Worked | Failed) -> None:

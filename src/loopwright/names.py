@@ -24,7 +24,10 @@ from loopwright.references import raised
 Kind: TypeAlias = Literal["agents", "gates"]
 
 BUILT_IN: Final[Mapping[str, Mapping[str, str]]] = {
-    "agents": {name: f"loopwright.agents.{name}:{name}" for name in ("command", "claude", "codex", "aider")},
+    "agents": {
+        name: f"loopwright.agents.{name}:{name}"
+        for name in ("command", "claude", "codex", "opencode", "aider", "acp")
+    },
     "gates": {
         **{
             name: f"loopwright.gates.{name}:{name}"
@@ -52,12 +55,6 @@ FROM_FUNCTION: Final[Mapping[str, str]] = {
     "gates": "loopwright.gates.function:as_gate",
 }
 PLUGGED: Final = ("agents", "gates", "stores", "channels", "triggers", "monitors")
-# Names that DESIGN gives a meaning this version does not have. A tool may be run as a plain command
-# meanwhile.
-LATER_TOOLS: Final[Mapping[str, frozenset[str]]] = {
-    "agents": frozenset({"opencode"}),
-    "gates": frozenset(),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,8 +205,6 @@ def nameless(kind: Kind, name: str, why: str = "") -> str:
     """Why `name` names nothing, with the nearest name that does."""
     one = kind.removesuffix("s")
     known = [*BUILT_IN[kind], *(point.name for point in points(kind))]
-    if name in LATER_TOOLS[kind]:
-        return f"the {one} {name!r} is not available in this version{why}"
     if name in known:  # said as a command
         return why.removeprefix(" and ")
     return f"no {one} is called {name!r}{why}{hint(name, known)}"

@@ -235,10 +235,10 @@ class Tree:
             self.after(min(step, self.life_at + limit - now), "idle", self.look)
 
     def alive_unheard(self, now: float) -> bool:
-        """Whether CPU was used (1 % of the time counts) or the workspace changed since the last look."""
+        """Whether CPU was used (a share of the time, `idle_cpu`) or the workspace changed since the last look."""
         used = self.cpu_seconds(self.shim.pid)
         before, self.cpu = self.cpu, (now, used)
-        if before and abs(used - before[1]) >= max(0.02, (now - before[0]) / 100):
+        if before and abs(used - before[1]) >= max(0.02, (now - before[0]) * self.process.idle_cpu):
             return True
         if not self.process.active:
             return False

@@ -20,7 +20,6 @@ from loopwright.errors import ConfigError
 from loopwright.names import (
     BUILT_IN,
     FROM_FUNCTION,
-    LATER_TOOLS,
     Kind,
     agent_of_command,
     builtin,
@@ -200,8 +199,6 @@ def _used(kind: Kind, given: dict[str, Any], where: Where) -> object:
     found = _NAMED.fullmatch(use)
     if found and (maker := factory(kind, found[1])):
         return _product(kind, found[1], maker, given, found[2])
-    if found and found[1] in LATER_TOOLS[kind]:
-        raise WrongError(("use", nameless(kind, found[1])))
     if use.startswith(SCRIPT) or _ATTR.fullmatch(use):
         return _product(kind, use, imported(use, where.project), given)
     how = '; use = takes a name or module:attr, a command is written use = "command", run = …'
@@ -213,8 +210,6 @@ def _said(kind: Kind, value: str, where: Where) -> object:
     found = _NAMED.fullmatch(value)
     if found and (maker := factory(kind, found[1])):
         return _product(kind, found[1], maker, {}, found[2])
-    if found and found[2] and found[1] in LATER_TOOLS[kind]:
-        raise wrong(nameless(kind, found[1]))
     if value.startswith(SCRIPT) or _ATTR.fullmatch(value):
         return _product(kind, value, imported(value, where.project), {})
     program = words(value)[0]

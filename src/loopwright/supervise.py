@@ -47,6 +47,7 @@ class Process:
     look like a complete JSON object; once it held, the program has `linger_s` left, and being ended then is no failure.
     `each` hears every such line once, whole; when it answers True the program is ended (`cut`). `stuck` is asked now and
     then where there is an `idle_s`: True ends it as `idle` before that.
+    `idle_cpu`: the share of CPU time it uses even where it does nothing; more is life.
     `drain_s`: how long output of what the program left behind is still read after its exit. `head_bytes` and
     `tail_bytes` of stdout are kept in memory. `redact` takes the secrets out of all that is kept or observed.
     """
@@ -58,6 +59,7 @@ class Process:
     timeout_s: float
     stdin: bytes = b""
     idle_s: float | None = None
+    idle_cpu: float = 0.01
     grace_s: float = 5.0
     linger_s: float | None = None
     finished: Callable[[bytes], bool] | None = None

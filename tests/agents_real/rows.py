@@ -134,9 +134,9 @@ ROWS = (
         setting=_opencode,
         price=(1.0, 2.0),
         limit=_openai_limit,
-        denied=Denied(WRITES, "made-by-shell", WRITES),
+        denied=Denied(WRITES, "made-by-shell", f"bash({WRITES})"),
         by_hand={"run": "opencode run --format json --auto", "prompt": "arg"},
-        can=frozenset({"shell", "deny", "looks", "session", "cut", "limits", "waits"}),
+        can=frozenset({"shell", "deny", "looks", "session", "cut", "waits"}),
     ),
     Row(
         name="aider",
@@ -163,7 +163,7 @@ ROWS = (
         setting=_opencode,
         price=(1.0, 2.0),
         limit=_openai_limit,
-        denied=Denied(WRITES, "made-by-shell", WRITES),
-        can=frozenset({"shell", "deny", "session", "cut", "waits"}),
+        denied=Denied(WRITES, "made-by-shell", f"bash({WRITES})"),
+        can=frozenset({"shell", "deny", "looks", "waits"}),
     ),
 )

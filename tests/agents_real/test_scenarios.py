@@ -73,7 +73,8 @@ def test_it_repairs_in_two_iterations(bench):
     assert (ran.doc["iterations"], ran.doc["reason"]) == (2, "quality_reached")
     assert bench.stage.git("status", "--porcelain").split("\n")[0] == " M calc.py"
     tokens = 120 * len((*first, *second))
-    assert ran.doc["tokens"] == tokens, told(bench, ran)
+    known = None if bench.row.name == "acp" else tokens  # over it opencode tells those of its last step alone
+    assert ran.doc["tokens"] == known, told(bench, ran)
     assert ran.doc["cost_usd"] == pytest.approx(bench.row.usd(tokens // 120), rel=0.02)
     assert all(fact.session for fact in bench.stage.of(ev.AttemptSucceeded)) or "session" not in bench.row.can
 

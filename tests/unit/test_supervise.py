@@ -127,6 +127,11 @@ def test_a_silent_program_is_idle(tmp_path):
     assert 0.6 <= end.quiet_s <= end.seconds < 0.6 + LATE
 
 
+def test_the_cpu_it_uses_doing_nothing_is_no_life(tmp_path):
+    end = run(tmp_path, "sh", "-c", "while :; do :; done", idle_s=0.6, idle_cpu=2.0, timeout_s=20)
+    assert end.ended == "idle"
+
+
 def test_signs_of_life_keep_it_from_being_idle(tmp_path):
     file = tmp_path / "file"
     file.touch()

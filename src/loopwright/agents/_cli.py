@@ -22,7 +22,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 from loopwright.agents._prompted import Prompt, probe, prompted
 from loopwright.agents._said import Said, event_of, outcome
 from loopwright.agents.patterns import Rule
-from loopwright.core.values import UNKNOWN_USAGE, Attempt, Failed, Left, Usage, Worked
+from loopwright.core.values import NO_USAGE, UNKNOWN_USAGE, Attempt, Failed, Left, Usage, Worked
 from loopwright.errors import NotStartable
 from loopwright.ports import Agent, Place
 from loopwright.prices import priced
@@ -65,11 +65,11 @@ class Events(Protocol):
 class Cli:
     """The facts of one CLI.
 
-    `argv` is what follows `start`, for this attempt; `get` says how it is installed, `fix` what to do when its login is
-    refused. `least` is the oldest version whose options these are. `login` names what it logs in with, never the secret.
-    `own` are the user's rules for its error texts.
+    `argv` is what follows `start`, for this attempt, `before` what starts it, if another program does; `get` says how it
+    is installed, `fix` what to do when its login is refused. `least` is the oldest version whose options these are.
+    `login` names what it logs in with, never the secret. `own` are the user's rules for its error texts.
     `last` makes what was said whole, with what its events do not tell. `retries` are the events of one that says that it
-    waits and tries again: it may do so for `RETRY_S`.
+    waits and tries again: it may do so for `RETRY_S`. `idle_cpu` is the share of CPU time it uses doing nothing.
     """
 
     name: str
@@ -81,7 +81,9 @@ class Cli:
     least: tuple[int, ...]
     login: Callable[[Place], str]
     keys: tuple[str, ...]
+    before: tuple[str, ...] = ()
     way: Prompt = "stdin"
+    idle_cpu: float = 0.01
     trust: Trust = "edit"
     version: tuple[str, ...] = ("--version",)
     events: Callable[[Attempt], Events] | None = None  # none: it prints text, and its adapter calls it itself
@@ -162,12 +164,13 @@ async def _call(cli: Cli, attempt: Attempt, place: Place) -> Worked | Failed:
         return bool(cut)
 
     end = await prompted(
-        (*cli.start, *cli.argv(attempt, place)),
+        (*cli.before, *cli.start, *cli.argv(attempt, place)),
         attempt,
         place,
         way=cli.way,
         env=cli.env(place),
         linger_s=LINGER_S,
+        idle_cpu=cli.idle_cpu,
         finished=lambda _: events.over,
         each=each,
         stuck=lambda: waits_since is not None and monotonic() - waits_since >= RETRY_S,
@@ -182,11 +185,18 @@ async def _call(cli: Cli, attempt: Attempt, place: Place) -> Worked | Failed:
 
 
 def explained(ended: Worked | Failed, fix: str) -> Worked | Failed:
-    """The end of an attempt as people read it: a refused login with its `fix`, tokens with what they cost."""
+    """The end of an attempt as people read it: a refused login with its `fix`, tokens with what they cost.
+
+    A request that was rejected before anything came of it cost nothing.
+    """
     if isinstance(ended, Failed):
         lost = ended.message.startswith("authentication")
         message = f"{ended.message}; {fix}" if lost else ended.message
-        return replace(ended, message=message, usage=priced(ended.usage))
+        used = ended.usage
+        rejected = ended.kind in {"rate_limited", "permanent"} and not (used.turns or used.tokens)
+        return replace(
+            ended, message=message, usage=NO_USAGE if rejected and used.cost_usd is None else priced(used)
+        )
     return replace(ended, result=replace(ended.result, usage=priced(ended.result.usage)))
 
 

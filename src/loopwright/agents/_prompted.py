@@ -61,6 +61,7 @@ async def prompted(
     way: Prompt = "stdin",
     env: Mapping[str, str] | None = None,
     linger_s: float | None = None,
+    idle_cpu: float = 0.01,
     finished: Callable[[bytes], bool] | None = None,
     each: Callable[[bytes], bool] | None = None,
     stuck: Callable[[], bool] | None = None,
@@ -68,7 +69,7 @@ async def prompted(
 ) -> Exit | Failed:
     """How the program ended that got the prompt this `way`, or why it could not be started.
 
-    `finished`, `each`, `stuck`, `observe` and `linger_s` as for `supervise`; `env` comes on top of the place's.
+    `finished`, `each`, `stuck`, `observe`, `linger_s` and `idle_cpu` as for `supervise`; `env` comes on top of the place's.
     """
     text = place.redact.text(prompts.prompt(attempt))
     feedback = place.redact.text(prompts.feedback(attempt))
@@ -92,6 +93,7 @@ async def prompted(
         timeout_s=min(place.timeout_s, attempt.deadline_s),
         stdin=text.encode() if way == "stdin" else b"",
         idle_s=place.idle_s,
+        idle_cpu=idle_cpu,
         grace_s=place.grace_s,
         linger_s=linger_s,
         finished=finished,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from math import inf
 from typing import Any, Final
@@ -23,6 +23,8 @@ SUMMARY_BYTES: Final = 2048
 OUTPUT_BYTES: Final = 1_000_000
 ABSURD_USD: Final = 10_000.0
 ABSURD_COUNT: Final = 10**12
+NO_MESSAGE: Final = "no message"
+_EVENTS: Final = 50  # lines from the end in which an error is looked for
 # Our parts of the tokens by the names that Claude gives them in a `usage`.
 CLAUDE: Final[Mapping[str, str]] = {
     "input_tokens": "input_tokens",
@@ -169,13 +171,32 @@ def last_line(stdout: bytes) -> str:
 
 
 def last_result(end: Exit) -> Said | None:
-    """What the last result line of the output says, `None` without one."""
-    if end.result is not None and (said := read(end.result)) is not None:
-        return said
-    for line in reversed(end.stdout.splitlines()):  # the last one that looked like it was another event
-        if line.lstrip()[:1] == b"{" and b'"result"' in line and (said := read(line)) is not None:
-            return said
-    return None
+    """What the last result line of the output says, `None` without one.
+
+    One that only says that it failed has the words of the last error event before it.
+    """
+    said = read(end.result) if end.result is not None else None
+    if said is None:
+        for line in reversed(end.stdout.splitlines()):  # the last one that looked like it was another event
+            if line.lstrip()[:1] == b"{" and b'"result"' in line and (said := read(line)) is not None:
+                break
+    if said is not None and said.error == NO_MESSAGE:
+        return replace(said, error=error_event(end.stdout) or NO_MESSAGE)
+    return said
+
+
+def error_event(stdout: bytes) -> str:
+    """The last error that is told as an event of its own: status, kind and message; empty without one."""
+    for line in reversed(stdout.splitlines()[-_EVENTS:]):
+        event = event_of(line) if b"rror" in line else None
+        if event is None or not str(event["type"]).lower().endswith("error"):
+            continue
+        told = next((event[key] for key in ("data", "error") if isinstance(event.get(key), Mapping)), event)
+        status = count_of(told.get("statusCode"))
+        parts = [f"HTTP {status}"] if status else []
+        parts += [text_of(told.get(key), 500) for key in ("errorType", "name", "code", "message")]
+        return " · ".join(" ".join(part.split()) for part in parts if part)
+    return ""
 
 
 def read(line: bytes) -> Said | None:
@@ -199,6 +220,7 @@ def read_result(found: Mapping[str, Any]) -> Said:
     subtype = subtype if isinstance(subtype, str) and subtype.startswith("error") else ""
     failed = found.get("is_error") not in (None, False, "", "false")  # anything odd is an error, too
     failed = failed or found.get("status") in ("error", "failed") or bool(found.get("error"))
+    failed = failed or found.get("exitCode") not in (None, 0)
     return Said(
         summary=text_of(found.get("summary")) or text_of(found.get("result")),
         output=_output(found.get("output")),
@@ -253,7 +275,7 @@ def _error(found: Mapping[str, Any], subtype: str) -> str:
     parts += [text_of(item, 500) for item in errors[:5]] if isinstance(errors, list) else []
     if not subtype.startswith("error_max"):  # what was said before a limit cut it off is prose
         parts += [text_of(found.get("result")) or text_of(found.get("summary"))]
-    return " · ".join(" ".join(part.split()) for part in parts if part) or "no message"
+    return " · ".join(" ".join(part.split()) for part in parts if part) or NO_MESSAGE
 
 
 def _usage(found: Mapping[str, Any]) -> Usage:

@@ -220,7 +220,7 @@ class Coder:
 CODERS: Final = (
     Coder(name="claude", command="claude -p --permission-mode acceptEdits"),
     Coder(name="codex", command="codex exec -s workspace-write -"),
-    Coder(name="opencode", command={"use": "command", "run": "opencode run --auto", "prompt": "arg"}),
+    Coder(name="opencode", command="opencode"),
     Coder(
         name="aider",
         command={

@@ -137,6 +137,7 @@ class Usage:
 
 
 UNKNOWN_USAGE = Usage()
+NO_USAGE = Usage(cost_usd=0.0, tokens=0, turns=0)
 
 
 def together(parts: Sequence[Usage]) -> Usage:
