@@ -29,7 +29,8 @@ def inner_path(value: object) -> str:
     """A file or folder inside the project folder, relative to it and not that folder itself."""
     found = text(value).rstrip("/")
     parts = found.split("/")
-    if found.startswith("~") or any(part in {"", ".", "..", ".git", ".agent-state"} for part in parts):
+    ours = {"", ".", "..", ".git", ".agent-state"}  # on some file systems .GIT is .git
+    if found.startswith("~") or any(part.casefold() in ours for part in parts):
         raise wrong(f"{shown(found)} is not a path inside the project folder, such as 'node_modules'")
     return found
 

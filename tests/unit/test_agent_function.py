@@ -204,7 +204,17 @@ def test_async_functions_raise_the_same_way(error):
 
 @pytest.mark.parametrize(
     ("given", "kept"),
-    [(7, 7.0), (-1, 0.0), (1e300, 365 * 86400), (math.nan, None), ("x", None), (None, None)],
+    [
+        (7, 7.0),
+        (-1, 0.0),
+        (1e300, 365 * 86400),
+        (10**400, 365 * 86400),
+        (-(10**400), 0.0),
+        (math.nan, None),
+        (math.inf, None),
+        ("x", None),
+        (None, None),
+    ],
 )
 def test_a_time_to_wait_is_bounded(given, kept):
     outcome = call(raising(RetryableError("later", retry_after_s=given)))
@@ -234,7 +244,10 @@ def test_messages_are_clean_and_bounded():
         def __str__(self):
             raise ValueError
 
-    assert "cannot be shown" in call(raising(Rude())).message
+        def __getattr__(self, name):
+            raise ValueError(name)
+
+    assert "Rude: (its message cannot be shown)" in call(raising(Rude())).message
 
 
 @pytest.mark.parametrize("sync", [True, False])

@@ -76,3 +76,16 @@ def test_the_runs_budget_holds_it_too(judged):
 def test_its_own_budget_ends_a_run_that_only_it_could_pass(judged):
     final, sent, _ = judged({"text": NO, "usage": DEAR, "times": 9}, judge={"budget": 0.4})
     assert (final.reason, len(sent)) == ("gate_error", 2)
+
+
+def test_it_may_be_the_objective_on_any_scale(judged):
+    for scale, scores in (((0.0, 1.0), (0.5, 0.9, 0.6)), ((0, 10), (5, 9, 6))):
+        final, *_ = judged(
+            *({"text": f'{{"score": {score}, "confidence": 1}}'} for score in scores),
+            gates=[lambda output: 1.0 if output.endswith("1") else 0.2],  # the mean is best at first
+            judge={"objective": True, "scale": scale},
+            until="limits",
+            threshold=0.1,
+            max_iterations=3,
+        )
+        assert (final.best.iteration, final.best.objective) == (2, scores[1])

@@ -58,9 +58,14 @@ def test_one_verdict_is_found_whatever_stands_around_it(said, score):
         ("[0.9]", "no_verdict"),
         ("null", "no_verdict"),
         ("{}", "no_verdict"),
-        ('{"Score": 0.9}', "no_verdict"),
+        ('{"Score": 0.9}', "malformed"),
+        ('{"SCORE": 0.1} {"score": 0.9}', "malformed"),
+        ('{"score": 0.9, "score ": 0.1}', "malformed"),
+        ('{"Score": 0.1,} {"score": 0.9}', "malformed"),
+        ('{“score”: 0.1} {"score": 0.9}', "malformed"),
+        ('{ 1 "score": 0.1, {"score": 0.9}', "malformed"),
         ('{"verdict": {"score": 0.9}}', "no_verdict"),
-        ('"{\\"score\\": 0.9}"', "no_verdict"),
+        ('"{\\"score\\": 0.9}"', "malformed"),
         ('{"pass": true}', "no_score"),
         ('{"score": "0.9"}', "not_a_number"),
         ('{"score": "9/10"}', "not_a_number"),
@@ -85,7 +90,7 @@ def test_one_verdict_is_found_whatever_stands_around_it(said, score):
         ('{"score": 0x1}', "malformed"),
         ('{"score": 0.9 /* sure */}', "malformed"),
         ('{"score": 0,9}', "malformed"),
-        ("{“score”: 0.9}", "no_verdict"),
+        ("{“score”: 0.9}", "malformed"),
         ('{"score": 0.9', "malformed"),
         ('{"score": 0.9, "reason": "it is', "malformed"),
         ('{"details": {"score": 0.9}, "score": 0.', "malformed"),
@@ -126,6 +131,11 @@ def test_what_could_be_read_in_two_ways_is_not_read(said, why):
     began = time.process_time()
     assert code(said) == why
     assert time.process_time() - began < 2
+
+
+def test_what_is_out_of_range_is_said_as_it_was_given():
+    with pytest.raises(BadEvidence, match=r"score in A is 1\.0000001, not from 0 to 1"):
+        read('{"score": 1.0000001}', "A")
 
 
 def test_a_scale_is_used_where_it_is_declared_and_guessed_nowhere():

@@ -180,7 +180,9 @@ def test_notes_in_a_template_need_notes(tmp_path):
     assert said == 'loop.toml:4: prompt: the template has {notes}: say notes = "progress.txt" or notes = true'
 
 
-@pytest.mark.parametrize("value", ['"../n"', '"/n"', '"~/n"', '".git/n"', '".agent-state/n"', "3", '"a/./n"'])
+@pytest.mark.parametrize(
+    "value", ['"../n"', '"/n"', '"~/n"', '".git/n"', '".GIT/n"', '".agent-state/n"', "3", '"a/./n"']
+)
 def test_notes_that_lead_out_of_the_workspace_are_refused(tmp_path, value):
     (said,) = problems(tmp_path, f"{LOOP}notes = {value}\n")
     assert said.startswith("loop.toml:4: notes: ")

@@ -142,9 +142,11 @@ def _text(error: BaseException) -> str:
 
 def _seconds(value: Any) -> float | None:
     """A time to wait as given by user code, 0 to a year; `None` for what is no number."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(min(YEAR_S, max(0.0, value)))
+    if isinstance(value, float) and not isfinite(value):
+        return None
+    return float(min(YEAR_S, max(0.0, value)))  # of an integer beyond all floats: a year
 
 
 def _trace(error: BaseException, redact: Redactor) -> str:
@@ -152,7 +154,10 @@ def _trace(error: BaseException, redact: Redactor) -> str:
     trace: TracebackType | None = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename in {__file__, calling.__file__}:
         trace = trace.tb_next
-    lines = traceback.TracebackException(type(error), error, trace, limit=-8).format()
+    try:
+        lines = list(traceback.TracebackException(type(error), error, trace, limit=-8).format())
+    except Exception:  # noqa: BLE001 - an exception whose fields fail
+        return "(its traceback cannot be shown)"
     text = clean(redact.text("".join(lines))).strip().encode(errors="replace")
     return text[-TRACE_BYTES:].decode(errors="ignore")
 

@@ -57,7 +57,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         if not isinstance(each, BaseException):
             return
         yield each
-        wrapped = (*each.args[:2], getattr(each, "reason", None), each.__cause__)
+        wrapped = (*each.args[:2], _field(each, "reason"), each.__cause__)
         each = next((inner for inner in wrapped if isinstance(inner, BaseException)), None)
 
 

@@ -84,7 +84,7 @@ def _decoded(said: bytes | str, name: str) -> str:
 
 def _objects(text: str, name: str, keys: Collection[str]) -> list[dict[str, Any]]:
     """The objects at the top of `text` that have one of these keys."""
-    mentions = re.compile(rf"""["']?(?:{"|".join(keys)})\\?["']?\s*:""")
+    mentions = re.compile(rf"""(?:{"|".join(keys)})\\?["'“”„‘’]?\s*:""", re.IGNORECASE)
     found: list[dict[str, Any]] = []
     at = blocks = steps = 0
     while (at := text.find("{", at)) >= 0:
@@ -94,7 +94,8 @@ def _objects(text: str, name: str, keys: Collection[str]) -> list[dict[str, Any]
         if (steps := steps + taken) > _STEPS:
             raise BadEvidence("malformed", f"{name} is a maze of braces and quotes")
         if end is None:
-            if _OBJECT.match(text, at):  # what stands in it may be part of a verdict, so it is none
+            rest = text[at + 1 :].partition("{")[0]
+            if _OBJECT.match(text, at) or mentions.search(rest):  # it may be part of a verdict, so it is none
                 raise BadEvidence("malformed", f"{name} breaks off inside an object")
             at += 1
             continue
@@ -105,6 +106,10 @@ def _objects(text: str, name: str, keys: Collection[str]) -> list[dict[str, Any]
             if mentions.search(block):
                 raise
         else:
+            if twins := sorted(key for key in keys_of(value) - set(keys) if key.strip().casefold() in keys):
+                raise BadEvidence(
+                    "malformed", f"an object in {name} has {_shown(twins[0])}, which is no key of a verdict"
+                )
             if not keys_of(value).isdisjoint(keys):
                 found.append(value)
                 if "}" in text[end:].partition("{")[0]:
@@ -179,7 +184,7 @@ def _within(value: object, what: str, scale: tuple[float, float]) -> float:
     found = strict_json.number(value, what)
     low, high = sorted(scale)
     if not low <= found <= high:
-        raise BadEvidence("out_of_range", f"{what} is {found:g}, not from {low:g} to {high:g}")
+        raise BadEvidence("out_of_range", f"{what} is {str(value)[:40]}, not from {low:g} to {high:g}")
     return found
 
 

@@ -7,12 +7,14 @@ the only required gate of a loop only where the loop says so (`alone`), and wher
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from math import isfinite
+from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
@@ -21,6 +23,7 @@ from loopwright.core.judge import Rule
 from loopwright.core.values import Score
 from loopwright.errors import BadEvidence, ConfigError, NotStartable
 from loopwright.evidence import opinion as reader
+from loopwright.evidence.files import whole
 from loopwright.evidence.opinion import Opinion
 from loopwright.evidence.text import clip, decode, one_line, steady
 from loopwright.gates import _model
@@ -39,6 +42,7 @@ _SAID: Final = 1500
 _LASTS: Final = ("timeout", "idle", "unavailable", "too_large")  # asking again does not help, or was done
 
 Voter = Callable[[int, Question, Form], Awaitable[str]]  # the text of one vote
+Probe = Callable[[Place], str]
 Open = Callable[[Seen, Place], AbstractAsyncContextManager[Voter]]
 
 
@@ -90,14 +94,15 @@ def judge(
         confidence=confidence if confidence is None else _between("confidence", confidence, 0, 1),
     )
     env: tuple[str, ...] = ()
+    asks: Probe
     if model is not None:
         whom = _model.model_of(model, url, key)
         env = () if whom.key is None else (whom.key,)
-        opened, probe = _by_model(whom, budget), lambda place: _model.probed(whom, place)
+        opened, asks = _by_model(whom, budget), lambda place: _model.probed(whom, place)
     else:
         _for_models(url=url, key=key, budget=budget)
         argv = words(agent or "")
-        opened, probe = _by_command(argv), lambda place: shlex.join((resolve(argv[0], place), *argv[1:]))
+        opened, asks = _by_command(argv), lambda place: shlex.join((resolve(argv[0], place), *argv[1:]))
 
     async def check(seen: Seen, place: Place) -> Measure:
         return await _judged(court, opened, seen, place)
@@ -105,7 +110,7 @@ def judge(
     return Gate(
         rule=Rule(name="judge", min=min),
         check=check,
-        probe=probe,
+        probe=_after_rubric(rubric, asks),
         env=env,
         python=agent is not None,
         opinion=True,
@@ -147,27 +152,38 @@ def _rubric(rubric: str) -> str:
         raise WrongError(*(("rubric", what) for _, what in bad.faults)) from None
 
 
+def _after_rubric(rubric: str, asks: Probe) -> Probe:
+    """A probe that wants the rubric first: one that is made later would be the agent's."""
+
+    def probe(place: Place) -> str:
+        _read(_rubric(rubric), place)
+        return asks(place)
+
+    return probe
+
+
 def _read(rubric: str, place: Place) -> str:
     if not rubric.startswith("@"):
         return rubric
+    name = f"the rubric {rubric[1:]}"
     path = place.root / rubric[1:]
+    if not Path(os.path.realpath(path)).is_relative_to(place.root.resolve()):
+        raise NotStartable(f"{name} is a link out of the folder that the gate works in")
     try:
-        with path.open("rb") as file:
-            data = file.read(RUBRIC_BYTES + 1)
-        if len(data) > RUBRIC_BYTES:
-            raise NotStartable(f"the rubric {rubric[1:]} is larger than {RUBRIC_BYTES:,} bytes")
-        text = data.decode()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise NotStartable(f"the rubric {rubric[1:]} cannot be read: {why}") from None
+        text = whole(path, name, RUBRIC_BYTES).decode("utf-8-sig")
+    except BadEvidence as error:
+        large = f"{name} is larger than {RUBRIC_BYTES:,} bytes"
+        raise NotStartable(large if error.code == "too_large" else str(error)) from None
+    except UnicodeDecodeError:
+        raise NotStartable(f"{name} cannot be read: not UTF-8") from None
     if not text.strip():
-        raise NotStartable(f"the rubric {rubric[1:]} is empty")
+        raise NotStartable(f"{name} is empty")
     return text
 
 
 async def _judged(court: _Court, opened: Open, seen: Seen, place: Place) -> Score:
     """The votes as one score, within the gate's timeout."""
-    rubric = await asyncio.to_thread(_read, court.rubric, place)
+    rubric = place.redact.text(await asyncio.to_thread(_read, court.rubric, place))
     parts = await asyncio.to_thread(parts_of, seen, place)
     if not parts:
         return Score(0.0, "nothing was done yet, so there is nothing to judge", status="fail", graded=True)
@@ -296,14 +312,13 @@ def _score(court: _Court, votes: Sequence[Opinion], mark: float, place: Place) -
     unsure = passed and court.confidence is not None and sure < court.confidence
     value = median(vote.score for vote in votes)
     means = {name: median(vote.criteria[name] for vote in votes) for name in court.form.criteria}
-    plain_scale = court.form.scale == (0.0, 1.0)
     score = Score(
         value,
         clip(_reason(court, votes, yes, mark, means), _REASON),
         status="pass" if passed else "fail",
         graded=True,
-        raw=None if plain_scale else median(vote.raw for vote in votes),
-        direction=None if plain_scale else "max",
+        raw=median(vote.raw for vote in votes),
+        direction="max",
         failing=() if passed else tuple(name for name, mean in means.items() if mean < mark),
         evidence={"votes": [_kept(vote, place) for vote in votes], "min": mark, "quorum": court.quorum},
     )
