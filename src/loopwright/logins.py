@@ -1,16 +1,18 @@
 """The login that an agent uses, which other runs use as well: what one of them found out, the others need not try.
 
 Rule: a hold is a hint that saves a call, never the truth. A limit holds till its reset; a lost login holds the runs
-that were under way when it was lost, and whoever starts one after that tries anew.
+that were under way when it was lost, and whoever starts one after that tries anew. So does one that could not wait for
+the reset: it has nothing to lose. Times here are of the wall clock, which all runs share.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from loopwright import ledger
-from loopwright.core.values import Failed, Worked
+from loopwright.core.limits import in_force
+from loopwright.core.values import NOTHING_USED, Failed, Worked
 from loopwright.ports import Agent, Place
 from loopwright.running import Run
 
@@ -22,17 +24,19 @@ def held(run: Run, agent: Agent, place: Place) -> Failed | None:
     store = run.journal.store
     if agent.login is None or not ledger.kept(store):
         return None
-    login, now = agent.login(place), run.clock.now()
+    login, now = agent.login(place), datetime.now(UTC)
     hold = next((hold for hold in store.holds() if hold.login == login), None)
-    if hold is None or (hold.until is None and hold.since < run.taken):
+    if hold is None:
         return None
-    if hold.until is None:
-        return Failed(kind="permanent", message=f"{hold.why} (so another run of this login found)")
-    left = (hold.until - now).total_seconds()
-    if left <= 0:
-        return None
+    anew = hold.since < run.taken or hold.since > now  # a clock that was wrong must not hold anybody for ever
     why = f"{hold.why} (so another run of this login found)"
-    return Failed(kind="rate_limited", message=why, retry_after_s=left + STAGGER_S * run.dice())
+    if hold.until is None:
+        return None if anew else Failed(kind="permanent", message=why, usage=NOTHING_USED)
+    left, state = (hold.until - now).total_seconds(), run.journal.state
+    if left <= 0 or (anew and left > in_force(run.policy.limits, state).max_wait - state.totals.waited_s):
+        return None
+    wait_s = left + STAGGER_S * run.dice()
+    return Failed(kind="rate_limited", message=why, retry_after_s=wait_s, usage=NOTHING_USED)
 
 
 def learnt(run: Run, agent: Agent, place: Place, outcome: Worked | Failed) -> None:
@@ -42,9 +46,11 @@ def learnt(run: Run, agent: Agent, place: Place, outcome: Worked | Failed) -> No
         return
     login = agent.login(place)
     if isinstance(outcome, Worked):
-        if any(hold.login == login and hold.until is None for hold in store.holds()):
+        began = datetime.now(UTC) - timedelta(seconds=run.clock.monotonic() - run.began)
+        if any(hold.login == login and hold.since < began for hold in store.holds()):  # then it is not so
             store.lift(login)
     elif outcome.of_login and outcome.kind == "permanent":
         store.hold(login, None, outcome.message)
     elif outcome.of_login and outcome.retry_after_s is not None:
-        store.hold(login, run.clock.now() + timedelta(seconds=outcome.retry_after_s), outcome.message)
+        until = datetime.now(UTC) + timedelta(seconds=outcome.retry_after_s)
+        store.hold(login, until, outcome.message)

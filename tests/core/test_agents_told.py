@@ -201,7 +201,21 @@ def test_an_unknown_cost_breaks_the_budget_of_a_day_too():
 
 def test_what_is_set_aside_of_a_day_is_the_estimate_else_the_dearest_else_what_its_ledger_says():
     known = Totals(known_costs=1, dearest_usd=0.25)
+    nothing = Totals(known_costs=1)
     assert reserve_usd(DAY, Totals()) == 0.5
     assert reserve_usd(Limits(budget_per_day=2.0), known) == 0.25
     assert reserve_usd(Limits(budget_per_day=2.0), Totals()) is None
-    assert reserve_usd(Limits(budget_per_day=2.0, budget=1.0), Totals()) == 1.0
+    assert reserve_usd(Limits(budget_per_day=2.0, budget=9.0), Totals()) is None
+    assert reserve_usd(Limits(budget_per_day=2.0), nothing) is None
+    assert reserve_usd(Limits(budget=9.0), nothing) == 9.0
+
+
+def test_no_attempt_is_measured_by_one_that_failed_before_it_cost_anything():
+    refused = replace(failed("rate_limited"), usage=Usage(cost_usd=0.0, tokens=0))
+    run = sim(
+        agent=script(refused, used(cost=0.25), refused, used(cost=0.0)),
+        limits=Limits(max_iterations=3, budget=2.0),
+    )
+    assert [start.reserve_usd for start in run.starts] == [2.0, 2.0, 0.25, 0.25, 0.25]
+    free = sim(agent=script(used(cost=0.0)), limits=Limits(max_iterations=2, budget=2.0))
+    assert [start.reserve_usd for start in free.starts] == [2.0, 0.0]

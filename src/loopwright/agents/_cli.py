@@ -38,7 +38,7 @@ LINGER_S: Final = 10.0  # after its last event
 RETRY_S: Final = 300.0  # without a word after it said that it waits: loopwright waits longer, and in sight
 VERSION_S: Final = 30.0
 LINE: Final = 120  # characters of a line of news
-_VERSION: Final = re.compile(r"\d+(?:\.\d+)+")
+_VERSION: Final = re.compile(r"(?<!\d)\d{1,9}(?:\.\d{1,9})+")
 # What git may be asked without changing anything; `trust = "edit"` lets it.
 LOOKING: Final = ("git status", "git diff", "git log", "git show")
 

@@ -55,6 +55,7 @@ _MODELS: Final = {
     "output_tokens": "outputTokens",
 }
 _DENIED: Final = 20  # kinds of denied calls that are kept
+_RESULTS: Final = 1000  # of one attempt that are counted: it may go on by itself after one
 
 
 def claude(
@@ -157,6 +158,9 @@ class Heard:
     limit: str = ""  # a limit that it told of, and when it is over
     later: float = 0.0  # what it waits before it tries again: where the server asks for more, that
     result: Mapping[str, Any] = field(default_factory=dict)
+    since: dict[str, Mapping[str, Any]] = field(
+        default_factory=dict
+    )  # what each result tells since the last one
 
     @property
     def usage(self) -> Usage:
@@ -184,6 +188,9 @@ class Heard:
                 return self._message(event)
             case "result", _:
                 self.result, self.over = event, True
+                since = event.get("model_usage_since_last_result")
+                if isinstance(since, Mapping) and len(self.since) < _RESULTS:
+                    self.since[text_of(event.get("uuid"), 100)] = since  # one that comes twice counts once
         return ""
 
     def _message(self, event: Mapping[str, Any]) -> str:
@@ -234,12 +241,11 @@ class Heard:
     def _later(self, error: str) -> str:
         """How long the server asked it to wait, where the error itself does not say when a limit is over."""
         stated = "reset" in error.lower() or "try again" in error.lower()
-        return f" · retry-after: {self.later:g}" if self.later and not stated else ""
+        return f" · retry-after: {self.later:.0f}" if self.later and not stated else ""
 
     def _used(self, said: Said) -> Usage:
         """What this attempt used: of a session that went on, without what came before."""
-        since = self.result.get("model_usage_since_last_result")
-        models = [m for m in since.values() if isinstance(m, Mapping)] if isinstance(since, Mapping) else []
+        models = [m for since in self.since.values() for m in since.values() if isinstance(m, Mapping)]
         cost, turns = said.usage.cost_usd, said.usage.turns
         if models:
             costs = [dollars(m.get("costUSD")) for m in models]

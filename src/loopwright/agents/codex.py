@@ -33,7 +33,7 @@ from loopwright.agents._said import Said, parts_of, text_of
 from loopwright.agents.failures import Failure
 from loopwright.agents.patterns import own
 from loopwright.argv import words
-from loopwright.core.values import UNKNOWN_USAGE, Attempt, Session, Usage
+from loopwright.core.values import NOTHING_USED, UNKNOWN_USAGE, Attempt, Session, Usage
 from loopwright.errors import ConfigError
 from loopwright.ports import Agent, Place
 from loopwright.supervise import Exit
@@ -232,15 +232,16 @@ class Heard:
     waits: int = 0
     trouble: str = ""  # the error that stands, until something goes on
     over: bool = False
+    answered: bool = False  # its model began to answer: that may cost
     counts: Mapping[str, Any] | None = None
     denied: dict[str, None] = field(default_factory=dict)
 
     @property
     def usage(self) -> Usage:
-        """What it used: nothing is known of it before it is over."""
+        """What it used: nothing is known of it before it is over, and nothing it is where no answer began."""
         usage = replace(UNKNOWN_USAGE, model=self.model, turns=self.turns or None)
         if self.counts is None:
-            return usage
+            return replace(NOTHING_USED, model=self.model) if self.over and not self.answered else usage
         return Usage(model=usage.model, turns=usage.turns, **self._used(self.counts))
 
     def hear(self, event: Mapping[str, Any]) -> str:
@@ -265,6 +266,7 @@ class Heard:
 
     def _error(self, message: object) -> str:
         self.trouble = text_of(message) or self.trouble or "no message"
+        self.answered = self.answered or "stream disconnected" in self.trouble
         self.waits = self.waits + 1 if "waiting for network" in self.trouble else 0
         self.over = self.over or self.waits >= WAITS
         return brief(self.trouble)
@@ -272,7 +274,7 @@ class Heard:
     def _item(self, item: object, *, ended: bool) -> str:
         if not isinstance(item, Mapping) or item.get("type") == "error":
             return ""
-        self.trouble, self.waits = "", 0
+        self.trouble, self.waits, self.answered = "", 0, True
         self.turns += ended and item.get("type") != "reasoning"
         match item.get("type"), ended:
             case "agent_message", True:

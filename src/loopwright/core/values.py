@@ -137,6 +137,7 @@ class Usage:
 
 
 UNKNOWN_USAGE = Usage()
+NOTHING_USED = Usage(cost_usd=0.0, tokens=0, turns=0)  # of an attempt that was not made after all
 
 
 def together(parts: Sequence[Usage]) -> Usage:
