@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import replace
 from datetime import timedelta
 
@@ -9,11 +10,12 @@ import pytest
 from sim import BEGIN, FAIL, PASS, REQUIRED, Sim, answered, failed, script, worked
 
 from loopwright.core import events as ev
+from loopwright.core.apply import apply
 from loopwright.core.decide import decide
 from loopwright.core.judge import Rule
 from loopwright.core.limits import Limits, reserve_usd
-from loopwright.core.policy import Asking, Policy, RunAgent
-from loopwright.core.state import Totals
+from loopwright.core.policy import Asking, Expire, Policy, RunAgent, Wait
+from loopwright.core.state import LoopState, Totals
 from loopwright.core.values import Score, Session, Usage, together
 
 UNSURE = Score(0.9, "looks right", status="pass", unsure=True)
@@ -100,6 +102,27 @@ def test_who_goes_on_without_it_is_asked_again_only_when_it_is_refused_twice_mor
     )
     assert [asked.iteration for asked in asked_of(run)] == [2, 4]
     assert run.end[0] == "max_iterations"
+
+
+def test_another_loop_takes_back_the_question_and_the_agent_is_tried_with_what_it_may_now():
+    for run in (sim(agent=script(used(denied=("a",)))), sim(agent=script(failed("blocked")))):
+        state, asked = LoopState(), False
+        for at, fact in run.facts:
+            if not asked:
+                state, asked = apply(state, fact, at), isinstance(fact, ev.ApprovalRequested)
+        assert isinstance(decide(run.policy, state, run.now), Wait | Expire)
+        state = apply(state, ev.PolicyChanged(spec={}, digest="other"), run.now)
+        assert state.approval is None
+        assert isinstance(decide(run.policy, state, run.now), RunAgent)
+
+
+def test_a_command_of_many_lines_is_shown_on_one_with_a_line_that_a_loop_file_can_hold():
+    what = 'Bash(npm "x"\n\t\\ \x7f)'
+    (asked,) = asked_of(sim(agent=script(used(denied=(what,)))))
+    assert "\n" not in asked.question
+    assert 'Bash(npm "x" \\' in asked.question
+    line = asked.question.partition("(allow")[2].partition(" in the agent's table")[0]
+    assert tomllib.loads(f"allow{line}") == {"allow": [what]}
 
 
 def test_work_that_passes_is_not_held_back_by_what_was_refused_on_the_way():

@@ -239,3 +239,21 @@ def test_no_money_of_a_day_is_lost_or_held_for_ever_by_a_kill(
     monkeypatch.delitem(sys.modules, "agent", raising=False)
     going(store, agent="agent:work", budget_per_day=1.0, reserve=0.25)
     assert day_of(store) == (spent, 0.0)
+
+
+def test_a_run_that_cannot_know_its_tokens_is_not_told_to_estimate_dollars(store, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    final = going(store, agent=lambda _: "x", max_tokens=100)
+    assert final.reason == "cost_unknown"
+    assert final.next == "a new run without limits.max_tokens, or with an agent that tells its tokens"
+    again = going(store, "q", agent=lambda _: "x", max_tokens=100, budget=1.0)
+    assert "limits.reserve" in again.next
+
+
+@pytest.mark.parametrize("printed", ["9" * 5000 + ".1", "v3", "", "20261130.1 build 7"])
+def test_a_version_that_is_written_in_another_way_is_no_reason_not_to_start(claude, store, tmp_path, printed):
+    calls = claude([DONE])
+    player = tmp_path / "bin" / "claude"
+    player.write_text(player.read_text().replace("'2.1.332'", repr(printed)))
+    assert going(store, max_iterations=1).reason == "max_iterations"
+    assert calls() == 1
