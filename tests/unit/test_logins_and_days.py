@@ -14,6 +14,8 @@ from loopwright import Loop, Result, Usage, ledger, run
 from loopwright.agents import claude as adapter
 from loopwright.agents._cli import login_of
 from loopwright.agents._said import event_of
+from loopwright.agents.aider import aider
+from loopwright.agents.codex import codex
 from loopwright.hosts.local import start
 from loopwright.hosts.ways import Ways
 from loopwright.ports import Place
@@ -257,3 +259,11 @@ def test_a_version_that_is_written_in_another_way_is_no_reason_not_to_start(clau
     player.write_text(player.read_text().replace("'2.1.332'", repr(printed)))
     assert going(store, max_iterations=1).reason == "max_iterations"
     assert calls() == 1
+
+
+def test_two_clis_behind_one_launcher_have_two_logins(tmp_path):
+    place = Place(root=tmp_path, project=tmp_path, artifacts=tmp_path, env={"HOME": "/h"}, timeout_s=1)
+    names = {made(run=f"npx {made.__name__}").login(place) for made in (adapter.claude, codex, aider)}
+    assert len(names) == 3
+    at_home = adapter.claude(run="/opt/bin/claude").login(place)
+    assert at_home == adapter.claude().login(place) != adapter.claude(run="claude-at-work").login(place)

@@ -211,6 +211,11 @@ def _partly(ended: Worked | Failed, heard: Usage, *, told: bool) -> Worked | Fai
     return replace(ended, result=replace(ended.result, usage=usage))
 
 
+def behind(name: str, start: tuple[str, ...]) -> str:
+    """The name of a CLI with what starts it where that is another program: one `npx` starts many CLIs."""
+    return name if named(start) == name else f"{name}-{named(start)}"
+
+
 def login_of(name: str, place: Place, *variables: str) -> str:
     """A name for the login that the first of these variables gives, else for the one kept in the home folder."""
     for variable in variables:

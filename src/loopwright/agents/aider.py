@@ -28,7 +28,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from loopwright.agents._cli import Cli, Talk, Trust, agent, explained, login_of, named
+from loopwright.agents._cli import Cli, Talk, Trust, agent, behind, explained, login_of
 from loopwright.agents._prompted import FILE, prompted
 from loopwright.agents._said import Said, dollars, outcome, text_of
 from loopwright.agents.patterns import own
@@ -137,7 +137,7 @@ _OTHER: Final = frozenset(  # a message of its own, or no work at all
 def _login(start: tuple[str, ...], model: str, place: Place) -> str:
     maker = model.partition("/")[0].upper()
     first = [key for key in KEYS if maker and key.startswith(maker)]
-    return login_of(named(start), place, *first, *KEYS)
+    return login_of(behind("aider", start), place, *first, *KEYS)
 
 
 def _environ(trust: Trust, place: Place) -> Mapping[str, str]:

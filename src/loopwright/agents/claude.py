@@ -26,10 +26,10 @@ from loopwright.agents._cli import (
     Talk,
     Trust,
     agent,
+    behind,
     brief,
     inside,
     login_of,
-    named,
 )
 from loopwright.agents._said import CLAUDE, Said, count_of, dollars, parts_of, read_result, text_of
 from loopwright.agents.failures import Failure
@@ -82,7 +82,7 @@ def claude(
         if session == "continue" and attempt.session is not None:
             words += ["--resume", attempt.session.id]
         if attempt.left.budget_usd is not None:
-            words += ["--max-budget-usd", f"{attempt.left.budget_usd:.4f}"]
+            words += ["--max-budget-usd", f"{max(0.0001, attempt.left.budget_usd):.4f}"]
         return (*words, *_permissions(trust, allow, args, place), *args)
 
     def environ(place: Place) -> Mapping[str, str]:
@@ -128,7 +128,7 @@ _OTHER: Final = frozenset({"-v", "--version", "-h", "--help"})
 
 
 def _login(start: tuple[str, ...], place: Place) -> str:
-    return login_of(named(start), place, *KEYS, "CLAUDE_CONFIG_DIR")
+    return login_of(behind("claude", start), place, *KEYS, "CLAUDE_CONFIG_DIR")
 
 
 def _permissions(

@@ -28,7 +28,7 @@ from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from loopwright.agents._cli import Cli, Talk, Trust, agent, brief, inside, login_of, named
+from loopwright.agents._cli import Cli, Talk, Trust, agent, behind, brief, inside, login_of
 from loopwright.agents._said import Said, parts_of, text_of
 from loopwright.agents.failures import Failure
 from loopwright.agents.patterns import own
@@ -182,7 +182,7 @@ def _model(args: tuple[str, ...]) -> str | None:
 def _login(start: tuple[str, ...], place: Place) -> str:
     """Its login: its own key, else what it keeps, else the key that a provider of the user's may name."""
     kept = () if _auth(place) else ("OPENAI_API_KEY",)
-    return login_of(named(start), place, "CODEX_API_KEY", *kept, "CODEX_HOME")
+    return login_of(behind("codex", start), place, "CODEX_API_KEY", *kept, "CODEX_HOME")
 
 
 def _auth(place: Place) -> Mapping[str, Any]:

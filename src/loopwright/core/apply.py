@@ -157,7 +157,9 @@ def _policy_changed(state: LoopState, event: ev.PolicyChanged) -> LoopState:
         return replace(state, spec=event.spec)
     moot = state.approval is not None and state.approval.about in {"accept", "blocked"}
     it = state.current
-    if it is not None and it.failed is not None and it.failed.kind == "blocked":  # what it now may is not known
+    if (
+        it is not None and it.failed is not None and it.failed.kind == "blocked"
+    ):  # what it now may is not known
         state = replace(state, current=replace(it, failed=None, used=0, kinds=()))
     return replace(
         working.voided(state) if it is not None else _unjudged(state),
