@@ -16,7 +16,7 @@ from loopwright.core.values import NOTHING_USED, Failed, Worked
 from loopwright.ports import Agent, Place
 from loopwright.running import Run
 
-STAGGER_S: Final = 60.0  # those that wait for the same reset come back one after another
+STAGGER_S: Final = 60.0  # at most: those that wait for the same reset come back one after another
 
 
 def held(run: Run, agent: Agent, place: Place) -> Failed | None:
@@ -33,10 +33,11 @@ def held(run: Run, agent: Agent, place: Place) -> Failed | None:
     if hold.until is None:
         return None if anew else Failed(kind="permanent", message=why, usage=NOTHING_USED)
     left, state = (hold.until - now).total_seconds(), run.journal.state
-    if left <= 0 or (anew and left > in_force(run.policy.limits, state).max_wait - state.totals.waited_s):
+    rest = in_force(run.policy.limits, state).max_wait - state.totals.waited_s
+    if left <= 0 or (anew and left > rest):
         return None
-    wait_s = left + STAGGER_S * run.dice()
-    return Failed(kind="rate_limited", message=why, retry_after_s=wait_s, usage=NOTHING_USED)
+    later = min(STAGGER_S, left, max(0.0, rest - left)) * run.dice()  # for seconds nobody waits a minute
+    return Failed(kind="rate_limited", message=why, retry_after_s=left + later, usage=NOTHING_USED)
 
 
 def learnt(run: Run, agent: Agent, place: Place, outcome: Worked | Failed) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,9 +17,13 @@ from loopwright.agents._cli import login_of
 from loopwright.agents._said import event_of
 from loopwright.agents.aider import aider
 from loopwright.agents.codex import codex
+from loopwright.core.limits import Limits
+from loopwright.core.policy import Policy
+from loopwright.core.state import LoopState
 from loopwright.hosts.local import start
 from loopwright.hosts.ways import Ways
-from loopwright.ports import Place
+from loopwright.logins import held
+from loopwright.ports import Agent, Place
 from loopwright.stores.sqlite import SqliteStore
 
 USAGE = {"input_tokens": 10, "output_tokens": 1}
@@ -82,12 +87,27 @@ def login(store, tmp_path):
 # ── logins ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_an_attempt_that_a_hold_forbids_costs_nothing(claude, store, tmp_path, monkeypatch):
+def test_an_attempt_that_a_hold_forbids_costs_nothing(claude, store, tmp_path):
     calls = claude([DONE])
-    monkeypatch.setattr("loopwright.logins.STAGGER_S", 0.01)
     store.hold(login(store, tmp_path), datetime.now(UTC) + timedelta(seconds=0.5), "limited")
     final = going(store, budget=1.0, max_iterations=1, backoff={"first": 0.01})
     assert (final.reason, calls(), final.cost_usd) == ("max_iterations", 1, 0.1)
+
+
+@pytest.mark.parametrize(("left", "most"), [(5.0, 10.0), (600.0, 660.0), (1790.0, 1800.0)])
+def test_those_that_wait_come_back_one_after_another_and_within_what_they_may_wait(
+    store, tmp_path, left, most
+):
+    now = datetime.now(UTC)
+    store.hold("me", now + timedelta(seconds=left), "limited")
+    agent = Agent(name="a", call=None, login=lambda _: "me")
+    run = SimpleNamespace(
+        journal=SimpleNamespace(store=store, state=LoopState()),
+        policy=Policy(limits=Limits(max_wait=1800)),
+        taken=now,
+        dice=lambda: 1.0,
+    )
+    assert held(run, agent, None).retry_after_s == pytest.approx(most, abs=1.0)
 
 
 def test_who_cannot_wait_for_a_reset_tries_and_a_hold_that_is_not_so_is_lifted(claude, store, tmp_path):
