@@ -167,6 +167,16 @@ def test_each_result_of_one_attempt_counts_once():
     assert heard.said().usage.tokens == 22
 
 
+def test_a_message_counts_once_and_a_flood_of_them_holds_nobody_up():
+    heard = adapter.Heard()
+    message = {"type": "assistant", "message": {"id": "m", "usage": USAGE}}
+    for at in range(20_000):
+        heard.hear({**message, "message": {**message["message"], "id": f"m{at // 2}"}})
+        used = heard.usage
+    assert (used.turns, used.input_tokens, used.output_tokens) == (10_000, 100_000, 10_000)
+    assert len(heard.messages) <= 1000
+
+
 # ── the money of a day ──────────────────────────────────────────────────────────────────────────────────────────────
 
 

@@ -55,6 +55,7 @@ _MODELS: Final = {
     "output_tokens": "outputTokens",
 }
 _DENIED: Final = 20  # kinds of denied calls that are kept
+_MESSAGES: Final = 1000  # whose numbers may still grow: the events of one come close together
 _RESULTS: Final = 1000  # of one attempt that are counted: it may go on by itself after one
 
 
@@ -154,7 +155,9 @@ class Heard:
     model: str | None = None
     plan: bool = False
     over: bool = False
-    messages: dict[str, dict[str, int]] = field(default_factory=dict)
+    messages: dict[str, dict[str, int]] = field(default_factory=dict)  # the last of them
+    sums: dict[str, int] = field(default_factory=dict)  # of all: what it used is asked for at each event
+    turns: int = 0
     limit: str = ""  # a limit that it told of, and when it is over
     later: float = 0.0  # what it waits before it tries again: where the server asks for more, that
     result: Mapping[str, Any] = field(default_factory=dict)
@@ -165,10 +168,10 @@ class Heard:
     @property
     def usage(self) -> Usage:
         """What the messages heard so far used: of each the largest numbers it came with."""
-        sums = {name: sum(m.get(name, 0) for m in self.messages.values()) for name in PARTS}
-        if not any(sums.values()):
+        if not any(self.sums.values()):
             return replace(UNKNOWN_USAGE, model=self.model, plan=self.plan)
-        return Usage(model=self.model, plan=self.plan, turns=len(self.messages), **sums)
+        parts = {name: self.sums.get(name, 0) for name in PARTS}
+        return Usage(model=self.model, plan=self.plan, turns=self.turns, **parts)
 
     def hear(self, event: Mapping[str, Any]) -> str:
         """Takes one event; a line of news."""
@@ -197,12 +200,23 @@ class Heard:
         message = event.get("message")
         if not isinstance(message, Mapping):
             return ""
-        known = self.messages.setdefault(str(message.get("id")), {}) if message.get("id") else {}
-        for name, count in parts_of(message.get("usage"), CLAUDE).items():
-            known[name] = max(count, known.get(name, 0))
+        if said := text_of(message.get("id"), 200):
+            self._count(said, parts_of(message.get("usage"), CLAUDE))
         content = message.get("content")
         news = [self._news(part) for part in content] if isinstance(content, list) else []
         return next(filter(None, reversed(news)), "")
+
+    def _count(self, message: str, parts: Mapping[str, int]) -> None:
+        """Counts what a message used beyond what was counted of it before."""
+        if message not in self.messages:
+            self.turns += 1
+            if len(self.messages) >= _MESSAGES:
+                self.messages.pop(next(iter(self.messages)))
+        known = self.messages.setdefault(message, {})
+        for name, count in parts.items():
+            more = max(0, count - known.get(name, 0))
+            known[name] = known.get(name, 0) + more
+            self.sums[name] = self.sums.get(name, 0) + more
 
     def _news(self, part: object) -> str:
         if not isinstance(part, Mapping):
