@@ -12,7 +12,7 @@ from typing import Final
 
 from loopwright import ledger
 from loopwright.core.limits import in_force
-from loopwright.core.values import NOTHING_USED, Failed, Worked
+from loopwright.core.values import NO_USAGE, Failed, Worked
 from loopwright.ports import Agent, Place
 from loopwright.running import Run
 
@@ -31,13 +31,13 @@ def held(run: Run, agent: Agent, place: Place) -> Failed | None:
     anew = hold.since < run.taken or hold.since > now  # a clock that was wrong must not hold anybody for ever
     why = f"{hold.why} (so another run of this login found)"
     if hold.until is None:
-        return None if anew else Failed(kind="permanent", message=why, usage=NOTHING_USED)
+        return None if anew else Failed(kind="permanent", message=why, usage=NO_USAGE)
     left, state = (hold.until - now).total_seconds(), run.journal.state
     rest = in_force(run.policy.limits, state).max_wait - state.totals.waited_s
     if left <= 0 or (anew and left > rest):
         return None
     later = min(STAGGER_S, left, max(0.0, rest - left)) * run.dice()  # for seconds nobody waits a minute
-    return Failed(kind="rate_limited", message=why, retry_after_s=left + later, usage=NOTHING_USED)
+    return Failed(kind="rate_limited", message=why, retry_after_s=left + later, usage=NO_USAGE)
 
 
 def learnt(run: Run, agent: Agent, place: Place, outcome: Worked | Failed) -> None:

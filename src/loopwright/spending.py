@@ -12,7 +12,7 @@ from typing import Final
 from loopwright import ledger
 from loopwright.core import events as ev
 from loopwright.core.judge import ROUNDING
-from loopwright.core.values import NOTHING_USED, Attempt, Failed, Usage
+from loopwright.core.values import NO_USAGE, Attempt, Failed, Usage
 from loopwright.errors import ConfigError
 from loopwright.running import Run
 
@@ -63,9 +63,7 @@ def _key(run: Run, iteration: int, number: int) -> str:
 
 def _others(run: Run, reserved: float) -> Failed:
     why = f"${reserved:.2f} of what is left of today's budget are set aside for other attempts"
-    return Failed(
-        kind="rate_limited", message=why, retry_after_s=OTHERS_S * (1 + run.dice()), usage=NOTHING_USED
-    )
+    return Failed(kind="rate_limited", message=why, retry_after_s=OTHERS_S * (1 + run.dice()), usage=NO_USAGE)
 
 
 def settle(run: Run, started: ev.AttemptStarted, usage: Usage | None) -> None:

@@ -33,7 +33,7 @@ from loopwright.agents._said import Said, parts_of, text_of
 from loopwright.agents.failures import Failure
 from loopwright.agents.patterns import own
 from loopwright.argv import words
-from loopwright.core.values import NOTHING_USED, UNKNOWN_USAGE, Attempt, Session, Usage
+from loopwright.core.values import NO_USAGE, UNKNOWN_USAGE, Attempt, Session, Usage
 from loopwright.errors import ConfigError
 from loopwright.ports import Agent, Place
 from loopwright.supervise import Exit
@@ -241,7 +241,7 @@ class Heard:
         """What it used: nothing is known of it before it is over, and nothing it is where no answer began."""
         usage = replace(UNKNOWN_USAGE, model=self.model, turns=self.turns or None)
         if self.counts is None:
-            return replace(NOTHING_USED, model=self.model) if self.over and not self.answered else usage
+            return replace(NO_USAGE, model=self.model) if self.over and not self.answered else usage
         return Usage(model=usage.model, turns=usage.turns, **self._used(self.counts))
 
     def hear(self, event: Mapping[str, Any]) -> str:

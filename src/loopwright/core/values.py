@@ -137,7 +137,7 @@ class Usage:
 
 
 UNKNOWN_USAGE = Usage()
-NOTHING_USED = Usage(cost_usd=0.0, tokens=0, turns=0)  # of an attempt that was not made after all
+NO_USAGE = Usage(cost_usd=0.0, tokens=0, turns=0)
 
 
 def together(parts: Sequence[Usage]) -> Usage:
