@@ -34,8 +34,20 @@ def today(now: datetime) -> str:
 
 
 def booking(now: datetime, key: str) -> str:
-    """What an attempt that begins now is booked as, in the ledgers of its day; never the same again."""
-    return f"{today(now)}/{key}/{uuid4().hex[:8]}"
+    """What an attempt that begins now is booked as, in the ledgers of its day: the same `key`, the same attempt."""
+    return f"{today(now)}/{key}"
+
+
+def unique(key: str) -> str:
+    """A key that is never the same again."""
+    return f"{key}/{uuid4().hex[:8]}"
+
+
+def standing(store: Store, booking: str) -> float | None:
+    """The dollars that are reserved as this booking, `None` where nothing ever was; 0.0 once they are given back."""
+    day, entry = _parts(booking)
+    reserved = store.total(RESERVED, day, entry)
+    return reserved + store.total(RESERVED, day, f"{entry}/settled") if reserved else None
 
 
 def reserve(store: Store, booking: str, usd: float) -> float:

@@ -18,7 +18,7 @@ from loopwright.core import events as ev
 from loopwright.core import replacing
 from loopwright.core.limits import in_force
 from loopwright.core.policy import RunAgent
-from loopwright.core.showing import allow_line
+from loopwright.core.showing import allow_line, listed
 from loopwright.core.values import Attempt, Failed, Usage, Worked
 from loopwright.ports import Agent, Place
 from loopwright.running import UNSEEN, Cut, Run, Watched, environment_of, folder_of, just_seen, look
@@ -80,9 +80,11 @@ async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
         outcome, before=before, after=after, seconds=seconds, dice=run.dice(), recorded=run.workspace.recorded
     )
     journal.record(run.clock.now(), fact)
-    await journal.save()
-    if refused is None:
-        await _learnt(run, agent, place, started, outcome)
+    try:
+        if refused is None:  # before it is on record: after a crash it is then said again, and never left out
+            await _learnt(run, agent, place, started, outcome)
+    finally:
+        await journal.save()
 
 
 def _place(run: Run, agent: Agent, asked: Attempt) -> Place:
@@ -113,7 +115,7 @@ async def _set_aside(run: Run, asked: Attempt) -> spending.Aside | ev.DaySpent |
 async def _learnt(
     run: Run, agent: Agent, place: Place, started: ev.AttemptStarted, outcome: Worked | Failed | Cut
 ) -> None:
-    """What others need to know of an attempt that is on record: about its login, and what it cost."""
+    """What others need to know of an attempt that has ended: about its login, and what it cost."""
     if agent.login is not None and not isinstance(outcome, Cut):
         await asyncio.to_thread(logins.learnt, run, agent, place, outcome)
     match outcome:
@@ -271,7 +273,7 @@ def _honest(worked: Worked, *, same: bool, recorded: bool) -> Worked | Failed:
 
 def denied(what: tuple[str, ...]) -> str:
     """What stopped an agent that was not allowed to do this, with the line that lets it."""
-    return f"it was not allowed to use {', '.join(what)} and changed nothing; {allow_line(what)} lets it"
+    return f"it was not allowed to use {listed(what)} and changed nothing; {allow_line(what)} lets it"
 
 
 def _empty(output: Any) -> bool:

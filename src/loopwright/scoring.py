@@ -53,6 +53,8 @@ async def gates(run: Run, command: RunGates, watched: Watched) -> None:
             moved = moved or (changed and any(gate.writes for gate in batch))
         run.left, longest = tree, 0.0
         for gate, (score, seconds), (_, _, usage) in zip(batch, scores, scored, strict=True):
+            if usage is not None:
+                await asyncio.to_thread(spending.gate_spent, run, gate.name, usage)
             run.journal.record(
                 run.clock.now(),
                 ev.GateScored(
@@ -65,8 +67,6 @@ async def gates(run: Run, command: RunGates, watched: Watched) -> None:
                 ),
             )
             longest = max(longest, seconds)
-            if usage is not None:
-                await asyncio.to_thread(spending.gate_spent, run, gate.name, usage)
         if run.clock.monotonic() - started > 0.2:
             await run.journal.save()  # facts wait for company a second at most
         # Each gate was looked after, so where nothing changed this is how the next attempt finds it.

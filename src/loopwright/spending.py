@@ -36,24 +36,34 @@ def set_aside(run: Run, asked: Attempt, cap_usd: float) -> Aside | ev.DaySpent |
             "limits.budget_per_day needs a store that keeps ledgers: sqlite:///PATH or files:DIR"
         )
     day = ledger.today(now)
+    booking = ledger.booking(now, _key(run, asked.iteration, asked.number))
+    mine = ledger.standing(store, booking)  # by a runner that was killed before it could begin
     spent, reserved = ledger.spent(store, day)
+    reserved -= mine or 0.0
     if spent >= cap_usd or spent + (need or 0.0) > cap_usd + ROUNDING:
         return ev.DaySpent(day=day, cost_usd=spent)
     room = cap_usd - spent - reserved
-    usd = room if need is None else need
-    if room <= 0 or usd > room + ROUNDING:
+    left = asked.left.budget_usd
+    usd = need if need is not None else room if left is None else min(room, left)
+    if mine == 0 or room <= 0 or usd > room + ROUNDING:
         return _others(run, reserved)
-    booking = ledger.booking(now, f"{run.journal.run}/{asked.iteration}/{asked.number}")
+    if mine is not None:
+        return Aside(booking=booking, usd=mine, most_usd=room)
     if ledger.reserve(store, booking, usd) > cap_usd + ROUNDING:  # somebody was as quick
         ledger.settle(store, booking, 0.0)
         return _others(run, reserved)
     return Aside(booking=booking, usd=usd, most_usd=room)
 
 
+def _key(run: Run, iteration: int, number: int) -> str:
+    """An attempt's key, whoever runs it: the next run of this name, begun later, has other ones."""
+    began = run.journal.state.started_at
+    return f"{run.journal.run}/{began.isoformat() if began else ''}/{iteration}/{number}"
+
+
 def _others(run: Run, reserved: float) -> Failed:
     why = f"${reserved:.2f} of what is left of today's budget are set aside for other attempts"
-    seconds = OTHERS_S * (1 + run.dice())
-    return Failed(kind="rate_limited", message=why, retry_after_s=seconds, usage=NO_USAGE)
+    return Failed(kind="rate_limited", message=why, retry_after_s=OTHERS_S * (1 + run.dice()), usage=NO_USAGE)
 
 
 def settle(run: Run, started: ev.AttemptStarted, usage: Usage | None) -> None:
@@ -68,12 +78,12 @@ def settle(run: Run, started: ev.AttemptStarted, usage: Usage | None) -> None:
     if started.booking is not None:
         ledger.settle(store, started.booking, cost, plan=plan)
     elif cost:
-        booking = ledger.booking(run.clock.now(), f"{run.journal.run}/{started.iteration}")
-        ledger.settle(store, booking, cost, plan=plan)
+        key = _key(run, started.iteration, started.attempt)
+        ledger.settle(store, ledger.booking(run.clock.now(), key), cost, plan=plan)
 
 
 def gate_spent(run: Run, gate: str, usage: Usage) -> None:
     """Puts what a gate itself cost on the ledger of the day."""
     if usage.cost_usd and ledger.kept(run.journal.store):
-        booking = ledger.booking(run.clock.now(), f"{run.journal.run}/gate/{gate}")
+        booking = ledger.booking(run.clock.now(), ledger.unique(f"{run.journal.run}/gate/{gate}"))
         ledger.settle(run.journal.store, booking, usage.cost_usd, plan=usage.plan)

@@ -156,3 +156,11 @@ def test_a_fork_of_a_run_that_works_apart_leaves_the_checkout_alone(stage, mode)
     assert (folder / "work.txt").read_text() == "1\n3\n"
     assert (folder / "a.txt").read_text() == "first\n", "made of what its parent's was made of"
     assert (stage.folder / ".agent-state/workspaces/r/work/work.txt").read_text() == "1\n2\n"
+
+
+def test_the_session_of_the_parent_stays_the_parents(stage):
+    stage.script({**WORK, "result": {"summary": "worked", "session_id": "s1"}})
+    stage.run("--max-iterations", "2", "--no-baseline", expect=3)
+    assert stage.state("r")["session"]["id"] == "s1"
+    stage("fork", "r", "--from", "1", "--as", "f", expect=0)
+    assert stage.state("f")["session"] is None, "it knows what came later"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import replace
 from datetime import timedelta
 
@@ -9,12 +10,13 @@ import pytest
 from sim import BEGIN, FAIL, PASS, REQUIRED, Sim, answered, failed, script, worked
 
 from loopwright.core import events as ev
+from loopwright.core.apply import apply
 from loopwright.core.decide import decide
 from loopwright.core.head import document, explanation
 from loopwright.core.judge import Rule
 from loopwright.core.limits import Limits, reserve_usd
-from loopwright.core.policy import Asking, Policy, RunAgent
-from loopwright.core.state import Totals
+from loopwright.core.policy import Asking, Expire, Policy, RunAgent, Wait
+from loopwright.core.state import LoopState, Totals
 from loopwright.core.values import Score, Session, Usage, together
 
 UNSURE = Score(0.9, "looks right", status="pass", unsure=True)
@@ -101,6 +103,27 @@ def test_who_goes_on_without_it_is_asked_again_only_when_it_is_refused_twice_mor
     )
     assert [asked.iteration for asked in asked_of(run)] == [2, 4]
     assert run.end[0] == "max_iterations"
+
+
+def test_another_loop_takes_back_the_question_and_the_agent_is_tried_with_what_it_may_now():
+    for run in (sim(agent=script(used(denied=("a",)))), sim(agent=script(failed("blocked")))):
+        state, asked = LoopState(), False
+        for at, fact in run.facts:
+            if not asked:
+                state, asked = apply(state, fact, at), isinstance(fact, ev.ApprovalRequested)
+        assert isinstance(decide(run.policy, state, run.now), Wait | Expire)
+        state = apply(state, ev.PolicyChanged(spec={}, digest="other"), run.now)
+        assert state.approval is None
+        assert isinstance(decide(run.policy, state, run.now), RunAgent)
+
+
+def test_a_command_of_many_lines_is_shown_on_one_with_a_line_that_a_loop_file_can_hold():
+    what = 'Bash(npm "x"\n\t\\ \x7f)'
+    (asked,) = asked_of(sim(agent=script(used(denied=(what,)))))
+    assert "\n" not in asked.question
+    assert 'Bash(npm "x" \\' in asked.question
+    line = asked.question.partition("(allow")[2].partition(" in the agent's table")[0]
+    assert tomllib.loads(f"allow{line}") == {"allow": [what]}
 
 
 def test_work_that_passes_is_not_held_back_by_what_was_refused_on_the_way():
@@ -222,7 +245,21 @@ def test_an_unknown_cost_breaks_the_budget_of_a_day_too():
 
 def test_what_is_set_aside_of_a_day_is_the_estimate_else_the_dearest_else_what_its_ledger_says():
     known = Totals(known_costs=1, dearest_usd=0.25)
+    nothing = Totals(known_costs=1)
     assert reserve_usd(DAY, Totals()) == 0.5
     assert reserve_usd(Limits(budget_per_day=2.0), known) == 0.25
     assert reserve_usd(Limits(budget_per_day=2.0), Totals()) is None
-    assert reserve_usd(Limits(budget_per_day=2.0, budget=1.0), Totals()) == 1.0
+    assert reserve_usd(Limits(budget_per_day=2.0, budget=9.0), Totals()) is None
+    assert reserve_usd(Limits(budget_per_day=2.0), nothing) is None
+    assert reserve_usd(Limits(budget=9.0), nothing) == 9.0
+
+
+def test_no_attempt_is_measured_by_one_that_failed_before_it_cost_anything():
+    refused = replace(failed("rate_limited"), usage=Usage(cost_usd=0.0, tokens=0))
+    run = sim(
+        agent=script(refused, used(cost=0.25), refused, used(cost=0.0)),
+        limits=Limits(max_iterations=3, budget=2.0),
+    )
+    assert [start.reserve_usd for start in run.starts] == [2.0, 2.0, 0.25, 0.25, 0.25]
+    free = sim(agent=script(used(cost=0.0)), limits=Limits(max_iterations=2, budget=2.0))
+    assert [start.reserve_usd for start in free.starts] == [2.0, 0.0]

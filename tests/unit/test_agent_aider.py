@@ -234,3 +234,16 @@ def test_the_users_rules_are_read(place):
 def test_a_command_line_somebody_typed(argv, left):
     found = asked(tuple(argv.split()))
     assert found == (None if left is None else tuple(left.split()))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"Tokens: {'9' * 400}k sent, 1 received.",
+        "Tokens: 2.1.1k sent, 1 received. Cost: $. message, $. session.",
+        "Tokens: . sent, .k received.",
+    ],
+)
+def test_a_line_that_only_looks_like_a_count_is_none(line):
+    said = heard(end_of(f"{HEAD}{line}\nTokens: 1k sent, 9 received. Cost: $0.5 message, $0.5 session.\n"))
+    assert (said.usage.cost_usd, said.usage.tokens, said.usage.turns) == (0.5, 1009, 1)

@@ -54,16 +54,23 @@ def facts(store, name, kind):
     return [e for c in commits(name, store.read(name)) for _, e in c.facts if isinstance(e, kind)]
 
 
-def test_a_limit_that_one_run_met_is_not_tried_by_another_of_its_login(store):
-    calls = []
+def test_a_limit_that_one_run_met_is_waited_for_by_another_of_its_login(store):
     first = looped(store, agent(limited()), max_wait=3600)
     assert first.reason == "max_wait"
-    second = looped(store, agent(worked(), calls=calls), "s", max_wait=3600)
-    assert (second.reason, calls) == ("max_wait", [])
+    (hold,) = store.holds()
+    assert (hold.until - datetime.now(UTC)).total_seconds() == pytest.approx(7200, abs=60)
+    store.hold("claude/key-1", datetime.now(UTC) + timedelta(seconds=0.5), "rate limited: 429")
+    calls = []
+    second = looped(store, agent(worked(), calls=calls), "s")
+    assert (second.passed, second.cost_usd, len(calls)) == (True, 0.5, 1)
     assert "another run of this login found" in facts(store, "s", ev.AttemptFailed)[0].message
-    assert second.cost_usd == 0.0
-    other = looped(store, agent(worked(), login="claude/key-2"), "t")
-    assert other.passed
+
+
+def test_who_may_not_wait_so_long_tries_it_once_and_another_login_is_not_held(store):
+    store.hold("claude/key-1", datetime.now(UTC) + timedelta(days=365), "wrong")
+    assert looped(store, agent(worked(), login="claude/key-2"), "t").passed
+    assert looped(store, agent(worked())).passed
+    assert store.holds() == []
 
 
 def test_a_hold_that_is_over_holds_nobody(store):

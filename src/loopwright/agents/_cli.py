@@ -37,8 +37,9 @@ LIMITS: Final[Mapping[str, Any]] = {"max_duration": 14400.0, "attempt_timeout": 
 LINGER_S: Final = 10.0  # after its last event
 RETRY_S: Final = 300.0  # without a word after it said that it waits: loopwright waits longer, and in sight
 VERSION_S: Final = 30.0
+MORE: Final = 1.01  # times as many tokens as were looked at before are looked at again
 LINE: Final = 120  # characters of a line of news
-_VERSION: Final = re.compile(r"\d+(?:\.\d+)+")
+_VERSION: Final = re.compile(r"(?<!\d)\d{1,9}(?:\.\d{1,9})+")
 # What git may be asked without changing anything; `trust = "edit"` lets it.
 LOOKING: Final = ("git status", "git diff", "git log", "git show")
 
@@ -151,9 +152,10 @@ async def _call(cli: Cli, attempt: Attempt, place: Place) -> Worked | Failed:
     assert cli.events is not None
     events, cut = cli.events(attempt), ""
     waits_since: float | None = None
+    known = 0  # tokens whose price was looked at
 
     def each(line: bytes) -> bool:
-        nonlocal cut, waits_since
+        nonlocal cut, waits_since, known
         event = event_of(line)
         if event is None:
             return False
@@ -161,7 +163,11 @@ async def _call(cli: Cli, attempt: Attempt, place: Place) -> Worked | Failed:
         news = events.hear(event)
         if news and place.hear is not None:
             place.hear(f"{place.redact.text(news)}\n".encode(errors="replace"))
-        used = events.usage if attempt.left.budget_usd is None else priced(events.usage)
+        used = events.usage
+        if (
+            attempt.left.budget_usd is not None and (used.tokens or 0) > known * MORE
+        ):  # to price takes its time
+            used, known = priced(used), used.tokens or 0
         cut = cut or overspent(used, attempt.left)
         return bool(cut)
 
@@ -222,6 +228,11 @@ def _partly(ended: Worked | Failed, heard: Usage, *, told: bool) -> Worked | Fai
     if isinstance(ended, Failed):
         return replace(ended, usage=usage)
     return replace(ended, result=replace(ended.result, usage=usage))
+
+
+def behind(name: str, start: tuple[str, ...]) -> str:
+    """The name of a CLI with what starts it where that is another program: one `npx` starts many CLIs."""
+    return name if named(start) == name else f"{name}-{named(start)}"
 
 
 def login_of(name: str, place: Place, *variables: str) -> str:

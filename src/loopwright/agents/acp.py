@@ -114,7 +114,7 @@ def acp(
             get="install it as its own pages say",
             fix=f"log in again with {start[0]}, or set the key of its provider",
             least=(0,),
-            login=partial(login_of, named(start)),
+            login=partial(login_of, "-".join(Path(word).name for word in start if word[:1] != "-")),
             keys=(*KEYS, *env),
             trust=trust,
             own=own(errors),

@@ -28,7 +28,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from loopwright.agents._cli import Cli, Talk, Trust, agent, explained, login_of, named
+from loopwright.agents._cli import Cli, Talk, Trust, agent, behind, explained, login_of
 from loopwright.agents._prompted import FILE, prompted
 from loopwright.agents._said import Said, dollars, outcome, text_of
 from loopwright.agents.patterns import own
@@ -62,11 +62,12 @@ WIDE: Final = {"COLUMNS": "10000", "NO_COLOR": "1", "TERM": "dumb"}  # its lines
 CHAT: Final = "aider.chat.md"
 _CACHE: Final = ".aider.tags.cache.v4"
 
+_NUMBER: Final = r"\d{1,12}(?:\.\d{1,12})?"
 _TOKENS: Final = re.compile(
-    r"Tokens: (?P<sent>[\d.]+k?) sent(?:, (?P<written>[\d.]+k?) cache write)?(?:, (?P<read>[\d.]+k?) cache hit)?"
-    r", (?P<received>[\d.]+k?) received\."
+    rf"Tokens: (?P<sent>{_NUMBER}k?) sent(?:, (?P<written>{_NUMBER}k?) cache write)?"
+    rf"(?:, (?P<read>{_NUMBER}k?) cache hit)?, (?P<received>{_NUMBER}k?) received\."
 )
-_COST: Final = re.compile(r"(?:.* )?Cost: \$[\d.]+ message, \$(?P<session>[\d.]+) session\.")
+_COST: Final = re.compile(rf"(?:.* )?Cost: \${_NUMBER} message, \$(?P<session>{_NUMBER}) session\.")
 _MODEL: Final = re.compile(r"(?:Main m|M)odel: (\S+) with ")
 _ERROR: Final = re.compile(r"litellm\.[A-Za-z.]{1,60}: ")
 _FULL: Final = re.compile(r"Model \S{1,200} has hit a token limit!")
@@ -139,7 +140,7 @@ _OTHER: Final = frozenset(  # a message of its own, or no work at all
 def _login(start: tuple[str, ...], model: str, place: Place) -> str:
     maker = model.partition("/")[0].upper()
     first = [key for key in KEYS if maker and key.startswith(maker)]
-    return login_of(named(start), place, *first, *KEYS)
+    return login_of(behind("aider", start), place, *first, *KEYS)
 
 
 def _environ(trust: Trust, place: Place) -> Mapping[str, str]:
@@ -250,7 +251,7 @@ def _answer(lines: list[str], answers: list[int]) -> list[str]:
 def _usage(lines: list[str], answers: list[int], model: str | None, end: Exit) -> Usage:
     """What the answers used; tokens are unknown where lines were left out, the cost is that of the last line."""
     costs = [found["session"] for line in lines if (found := _COST.fullmatch(line))]
-    cost = dollars(float(costs[-1])) if costs and costs[-1].count(".") <= 1 else None
+    cost = dollars(float(costs[-1])) if costs else None
     if not answers:
         return Usage(cost_usd=0.0, tokens=0, turns=0, model=model)  # nothing was answered
     if end.stdout_bytes > len(end.stdout):

@@ -26,10 +26,10 @@ from loopwright.agents._cli import (
     Talk,
     Trust,
     agent,
+    behind,
     brief,
     inside,
     login_of,
-    named,
 )
 from loopwright.agents._said import CLAUDE, Said, count_of, dollars, parts_of, read_result, text_of
 from loopwright.agents.failures import Failure
@@ -53,6 +53,8 @@ _MODELS: Final = {
     "output_tokens": "outputTokens",
 }
 _DENIED: Final = 20  # kinds of denied calls that are kept
+_MESSAGES: Final = 1000  # whose numbers may still grow: the events of one come close together
+_RESULTS: Final = 1000  # of one attempt that are counted: it may go on by itself after one
 
 
 def claude(
@@ -79,7 +81,7 @@ def claude(
         if session == "continue" and attempt.session is not None:
             words += ["--resume", attempt.session.id]
         if attempt.left.budget_usd is not None:
-            words += ["--max-budget-usd", f"{attempt.left.budget_usd:.4f}"]
+            words += ["--max-budget-usd", f"{max(0.0001, attempt.left.budget_usd):.4f}"]
         return (*words, *_permissions(trust, allow, args, place), *args)
 
     def environ(place: Place) -> Mapping[str, str]:
@@ -126,7 +128,7 @@ _OTHER: Final = frozenset({"-v", "--version", "-h", "--help"})
 
 
 def _login(start: tuple[str, ...], place: Place) -> str:
-    return login_of(named(start), place, *KEYS, "CLAUDE_CONFIG_DIR")
+    return login_of(behind("claude", start), place, *KEYS, "CLAUDE_CONFIG_DIR")
 
 
 def _permissions(
@@ -152,18 +154,23 @@ class Heard:
     model: str | None = None
     plan: bool = False
     over: bool = False
-    messages: dict[str, dict[str, int]] = field(default_factory=dict)
+    messages: dict[str, dict[str, int]] = field(default_factory=dict)  # the last of them
+    sums: dict[str, int] = field(default_factory=dict)  # of all: what it used is asked for at each event
+    turns: int = 0
     limit: str = ""  # a limit that it told of, and when it is over
     later: float = 0.0  # what it waits before it tries again: where the server asks for more, that
     result: Mapping[str, Any] = field(default_factory=dict)
+    since: dict[str, Mapping[str, Any]] = field(
+        default_factory=dict
+    )  # what each result tells since the last one
 
     @property
     def usage(self) -> Usage:
         """What the messages heard so far used: of each the largest numbers it came with."""
-        sums = {name: sum(m.get(name, 0) for m in self.messages.values()) for name in PARTS}
-        if not any(sums.values()):
+        if not any(self.sums.values()):
             return replace(UNKNOWN_USAGE, model=self.model, plan=self.plan)
-        return Usage(model=self.model, plan=self.plan, turns=len(self.messages), **sums)
+        parts = {name: self.sums.get(name, 0) for name in PARTS}
+        return Usage(model=self.model, plan=self.plan, turns=self.turns, **parts)
 
     def hear(self, event: Mapping[str, Any]) -> str:
         """Takes one event; a line of news."""
@@ -183,18 +190,32 @@ class Heard:
                 return self._message(event)
             case "result", _:
                 self.result, self.over = event, True
+                since = event.get("model_usage_since_last_result")
+                if isinstance(since, Mapping) and len(self.since) < _RESULTS:
+                    self.since[text_of(event.get("uuid"), 100)] = since  # one that comes twice counts once
         return ""
 
     def _message(self, event: Mapping[str, Any]) -> str:
         message = event.get("message")
         if not isinstance(message, Mapping):
             return ""
-        known = self.messages.setdefault(str(message.get("id")), {}) if message.get("id") else {}
-        for name, count in parts_of(message.get("usage"), CLAUDE).items():
-            known[name] = max(count, known.get(name, 0))
+        if said := text_of(message.get("id"), 200):
+            self._count(said, parts_of(message.get("usage"), CLAUDE))
         content = message.get("content")
         news = [self._news(part) for part in content] if isinstance(content, list) else []
         return next(filter(None, reversed(news)), "")
+
+    def _count(self, message: str, parts: Mapping[str, int]) -> None:
+        """Counts what a message used beyond what was counted of it before."""
+        if message not in self.messages:
+            self.turns += 1
+            if len(self.messages) >= _MESSAGES:
+                self.messages.pop(next(iter(self.messages)))
+        known = self.messages.setdefault(message, {})
+        for name, count in parts.items():
+            more = max(0, count - known.get(name, 0))
+            known[name] = known.get(name, 0) + more
+            self.sums[name] = self.sums.get(name, 0) + more
 
     def _news(self, part: object) -> str:
         if not isinstance(part, Mapping):
@@ -233,12 +254,11 @@ class Heard:
     def _later(self, error: str) -> str:
         """How long the server asked it to wait, where the error itself does not say when a limit is over."""
         stated = "reset" in error.lower() or "try again" in error.lower()
-        return f" · retry-after: {self.later:g}" if self.later and not stated else ""
+        return f" · retry-after: {self.later:.0f}" if self.later and not stated else ""
 
     def _used(self, said: Said) -> Usage:
         """What this attempt used: of a session that went on, without what came before."""
-        since = self.result.get("model_usage_since_last_result")
-        models = [m for m in since.values() if isinstance(m, Mapping)] if isinstance(since, Mapping) else []
+        models = [m for since in self.since.values() for m in since.values() if isinstance(m, Mapping)]
         cost, turns = said.usage.cost_usd, said.usage.turns
         if models:
             costs = [dollars(m.get("costUSD")) for m in models]

@@ -28,12 +28,12 @@ from itertools import pairwise
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from loopwright.agents._cli import Cli, Talk, Trust, agent, brief, inside, login_of, named
+from loopwright.agents._cli import Cli, Talk, Trust, agent, behind, brief, inside, login_of
 from loopwright.agents._said import Said, parts_of, text_of
 from loopwright.agents.failures import Failure
 from loopwright.agents.patterns import own
 from loopwright.argv import words
-from loopwright.core.values import UNKNOWN_USAGE, Attempt, Session, Usage
+from loopwright.core.values import NO_USAGE, UNKNOWN_USAGE, Attempt, Session, Usage
 from loopwright.errors import ConfigError
 from loopwright.ports import Agent, Place
 from loopwright.supervise import Exit
@@ -183,7 +183,7 @@ def _model(args: tuple[str, ...]) -> str | None:
 def _login(start: tuple[str, ...], place: Place) -> str:
     """Its login: its own key, else what it keeps, else the key that a provider of the user's may name."""
     kept = () if _auth(place) else ("OPENAI_API_KEY",)
-    return login_of(named(start), place, "CODEX_API_KEY", *kept, "CODEX_HOME")
+    return login_of(behind("codex", start), place, "CODEX_API_KEY", *kept, "CODEX_HOME")
 
 
 def _auth(place: Place) -> Mapping[str, Any]:
@@ -233,15 +233,16 @@ class Heard:
     waits: int = 0
     trouble: str = ""  # the error that stands, until something goes on
     over: bool = False
+    answered: bool = False  # its model began to answer: that may cost
     counts: Mapping[str, Any] | None = None
     denied: dict[str, None] = field(default_factory=dict)
 
     @property
     def usage(self) -> Usage:
-        """What it used: nothing is known of it before it is over."""
+        """What it used: nothing is known of it before it is over, and nothing it is where no answer began."""
         usage = replace(UNKNOWN_USAGE, model=self.model, turns=self.turns or None)
         if self.counts is None:
-            return usage
+            return replace(NO_USAGE, model=self.model) if self.over and not self.answered else usage
         return Usage(model=usage.model, turns=usage.turns, **self._used(self.counts))
 
     def hear(self, event: Mapping[str, Any]) -> str:
@@ -266,6 +267,7 @@ class Heard:
 
     def _error(self, message: object) -> str:
         self.trouble = text_of(message) or self.trouble or "no message"
+        self.answered = self.answered or "stream disconnected" in self.trouble
         self.waits = self.waits + 1 if "waiting for network" in self.trouble else 0
         self.over = self.over or self.waits >= WAITS
         return brief(self.trouble)
@@ -273,7 +275,7 @@ class Heard:
     def _item(self, item: object, *, ended: bool) -> str:
         if not isinstance(item, Mapping) or item.get("type") == "error":
             return ""
-        self.trouble, self.waits = "", 0
+        self.trouble, self.waits, self.answered = "", 0, True
         self.turns += ended and item.get("type") != "reasoning"
         match item.get("type"), ended:
             case "agent_message", True:

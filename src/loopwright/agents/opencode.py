@@ -35,10 +35,10 @@ from loopwright.agents._cli import (
     Talk,
     Trust,
     agent,
+    behind,
     brief,
     inside,
     login_of,
-    named,
 )
 from loopwright.agents._said import Said, count_of, dollars, event_of, text_of
 from loopwright.agents.failures import Failure, classify
@@ -229,8 +229,8 @@ def _merged(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, Any
 
 
 def _login(start: tuple[str, ...], provider: str, place: Place) -> str:
-    name = f"{named(start)}-{provider}" if provider else named(start)
-    return login_of(name, place, *PROVIDERS.get(provider, ()))
+    name = behind("opencode", start)
+    return login_of(f"{name}-{provider}" if provider else name, place, *PROVIDERS.get(provider, ()))
 
 
 def last(said: Said | None, end: Exit, _place: Place) -> Said | None:

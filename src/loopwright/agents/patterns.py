@@ -100,7 +100,7 @@ RULES: Final[tuple[Rule, ...]] = (
         r"\breset[_-](?:at|time)[\"']?\s?[:=]\s?[\"']?\d{10}",
         r"resource(?:_| (?:has been )?)exhausted|exhausted your (?:[\w-]+ ){0,2}(?:capacity|quota)",
         r"quota(?: will reset|[_ ]?exceeded| has been exceeded)|exceed quota limits?|capacity exceeded",
-        r"exceeded your current quota|\blimit reached\b.*\bresets?\b|request a quota increase",
+        r"exceeded your current quota|\blimit reached\b.*\b(?:resets?|again|wait|retry)\b|\bquota reached\b|request a quota increase",
         r"\b(?:usage|quota|allowance) (?:is |has been )?(?:exceeded|exhausted|used up)\b|\bout of (?:extra |free )?usage\b",
         r"requests? too (?:quickly|fast|frequently)|\bplease slow down\b",
         r"\bresets?(?: at)? (?:[A-Z][a-z]{2,8}\.? \d{1,2},? (?:at )?)?\d{1,2}(?::\d\d)?\s*[ap]\.?m\b",

@@ -33,7 +33,7 @@ _AGAIN: Final = (  # what announces a time: what comes back then
 )
 _AFTER: Final = re.compile(
     r"retry[-_ ]?after(?P<ms>[-_ ]?(?:ms|milliseconds))?(?:[-_ ]?s(?:ec(?:ond)?s?)?)?[\"']?\s*"
-    r"(?:[:=]\s*[\"']?(?P<n>\d+(?:\.\d+)?)(?![\d.]*\s*[hmd:-])"
+    r"(?:[:=]\s*[\"']?(?P<n>\d+(?:\.\d+)?)(?![\d.,]*(?:\s*[hmd:-]|[a-rt-z]|,\d))"
     r"|[:=]?\s*[\"']?(?P<date>(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6},? [^\"';\n]{10,40}))",
     re.IGNORECASE,
 )
@@ -64,8 +64,8 @@ _NUMBERS: Final = ("one", "two", "three", "four", "five", "six", "seven", "eight
 _LENGTH: Final = re.compile(
     r"(?:\bwait\s+(?:for\s+)?(?:at least\s+)?|\b(?:try again|retry|wait|available|resets?|back|allowed)\b[^.;\n\d]{0,24}?(?:\b(?:in|after|for)\s+|\bwait\s+)"
     r"|(?:retry_?delay|retry_in|retry[-_ ]?after|ratelimit-reset[a-z-]{0,40})[\"']?\s*[:=]\s*[\"']?)(?:about\s+|approximately\s+|~\s?)?"
-    r"(?!20\d\d-\d\d-)(?P<parts>\d+(?:\.\d+)?(?!\d*[:/])"
-    rf"(?:\s*{_UNIT}|(?!\w))(?:(?:,?\s+|,?\s+and\s+)?\d+(?:\.\d+)?\s*{_UNIT})*)(?!\s*[ap]\.?m\b)",
+    r"(?!20\d\d-\d\d-)(?P<parts>\d+(?:\.\d+)?(?!\d*(?:[:/]|[.,]\d))"
+    rf"(?:\s*{_UNIT}|(?!\w)(?!\s+(?!(?:and|or|then|before)\b)[^\W\d_]{{2}}))(?:(?:,?\s+|,?\s+and\s+)?\d+(?:\.\d+)?\s*{_UNIT})*)(?!\s*[ap]\.?m\b)",
     re.IGNORECASE,
 )
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.IGNORECASE)

@@ -155,12 +155,17 @@ def _policy_changed(state: LoopState, event: ev.PolicyChanged) -> LoopState:
     """
     if event.digest == state.digest:
         return replace(state, spec=event.spec)
-    about_work = state.approval is not None and state.approval.about == "accept"
+    moot = state.approval is not None and state.approval.about in {"accept", "blocked"}
+    it = state.current
+    if (
+        it is not None and it.failed is not None and it.failed.kind == "blocked"
+    ):  # what it now may is not known
+        state = replace(state, current=replace(it, failed=None, used=0, kinds=()))
     return replace(
-        working.voided(state) if state.current is not None else _unjudged(state),
+        working.voided(state) if it is not None else _unjudged(state),
         spec=event.spec,
         digest=event.digest,
-        approval=None if about_work else state.approval,
+        approval=None if moot else state.approval,
         answer=None,
         best=None,
         peak=None,

@@ -29,7 +29,7 @@ from loopwright.core.limits import (
 from loopwright.core.monitors import CALM, alerts
 from loopwright.core.policy import Ask, Close, Command, Expire, Judge, Policy, RunAgent, RunGates, Wait
 from loopwright.core.ratchet import forgiven, slipped
-from loopwright.core.showing import allow_line
+from loopwright.core.showing import allow_line, listed
 from loopwright.core.state import Iteration, LoopState
 from loopwright.core.values import Attempt, Feedback, Verdict
 from loopwright.core.working import FATAL, REWRITES
@@ -297,5 +297,5 @@ def _not_allowed(policy: Policy, state: LoopState, now: datetime) -> Ask:
     """Asks about what the agent was refused in two iterations running: a third would go the same way."""
     names = state.denied_again
     line = f"{allow_line(names)} in the agent's table lets it, with run --accept-changes"
-    what = f"not allowed, twice in a row: {', '.join(names)}. Go on without? ({line})"
+    what = f"not allowed, twice in a row: {listed(names)}. Go on without? ({line})"
     return Ask(request=request(policy, state, "blocked", what, now))

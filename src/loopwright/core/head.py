@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from loopwright.core.closing import best_now
 from loopwright.core.events import StopReason
+from loopwright.core.limits import of_day
 from loopwright.core.monitors import healthy
 from loopwright.core.state import LoopState
 
@@ -60,6 +61,10 @@ def next_step(state: LoopState) -> str:
     if state.finished is not None:
         best = state.best.iteration if state.best else 0
         step = ENDINGS[state.finished.reason].next.format(run=state.run, best=best)
+        if state.finished.reason == "budget" and of_day(state):
+            step = f"loopwright resume {state.run} tomorrow (UTC)"
+        elif state.finished.reason == "cost_unknown" and not _money_bound(state):
+            step = "a new run without limits.max_tokens, or with an agent that tells its tokens"
         if state.finished.phase == "complete":
             step = _way_out(state) or step
         needs_files = step.startswith(("loopwright diff", "loopwright restore"))
@@ -74,6 +79,12 @@ def next_step(state: LoopState) -> str:
     if state.paused:
         return f"loopwright resume {state.run}"
     return f"loopwright show {state.run}"
+
+
+def _money_bound(state: LoopState) -> bool:
+    """Whether it is money that is bounded, not tokens alone."""
+    limits = {**(state.spec.get("limits") or {}), **state.limits}
+    return any(limits.get(name) is not None for name in ("budget", "budget_per_day"))
 
 
 def _way_out(state: LoopState) -> str | None:

@@ -101,13 +101,15 @@ def used_tokens(totals: Totals) -> int:
 def reserve_usd(limits: Limits, totals: Totals) -> float | None:
     """What to set aside for the next attempt: the estimate, else the dearest so far, else all that is left.
 
-    `None` where nothing is, and where only the day's money is bounded: how much of it is left only its ledger says.
+    `None` where nothing is, and where that is all that the day leaves: how much that is only its ledger says.
     """
     if limits.reserve is not None or (limits.budget is None and limits.budget_per_day is None):
         return limits.reserve
-    if totals.known_costs:
+    if totals.dearest_usd is not None:
         return totals.dearest_usd
-    return None if limits.budget is None else max(0.0, limits.budget - spent(limits, totals))
+    if limits.budget is None or limits.budget_per_day is not None:
+        return None
+    return max(0.0, limits.budget - spent(limits, totals))
 
 
 def left(limits: Limits, state: LoopState) -> Left:
@@ -159,14 +161,21 @@ def _money(limits: Limits, totals: Totals) -> Ending | None:
 
 def _day(limits: Limits, state: LoopState) -> Ending | None:
     """The day's money is used up, as its ledger said; the next day has its own."""
-    cap, seen, now = limits.budget_per_day, state.day, state.updated_at
-    if cap is None or seen is None or now is None or seen.day != day_of(now):
+    cap, seen = limits.budget_per_day, state.day
+    if cap is None or seen is None or not of_day(state):
         return None
     reserve = reserve_usd(limits, state.totals) or 0.0
     if seen.cost_usd < cap and seen.cost_usd + reserve <= cap + ROUNDING:
         return None
     more = f" and another attempt may cost ${reserve:.2f}" if seen.cost_usd < cap else ""
     return "budget", f"${seen.cost_usd:.2f} of ${cap:.2f} spent on {seen.day} (UTC) by all runs here{more}"
+
+
+def of_day(state: LoopState) -> bool:
+    """Whether what ended a run for its money is the money of the day: then the next day has more."""
+    return (
+        state.day is not None and state.updated_at is not None and state.day.day == day_of(state.updated_at)
+    )
 
 
 def day_of(at: datetime) -> str:

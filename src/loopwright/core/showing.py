@@ -192,4 +192,10 @@ def _iterations(n: int) -> str:
 
 def allow_line(what: tuple[str, ...]) -> str:
     """The line of a loop file that lets an agent do this, as TOML: a command may hold quotes and line ends."""
-    return f"allow = [{', '.join(json.dumps(word, ensure_ascii=False) for word in what)}]"
+    words = (json.dumps(word, ensure_ascii=False).replace("\x7f", "\\u007f") for word in what)
+    return f"allow = [{', '.join(words)}]"
+
+
+def listed(what: tuple[str, ...]) -> str:
+    """What an agent was not allowed to do, on one line: a command may hold line ends."""
+    return ", ".join(" ".join(word.split()) for word in what)

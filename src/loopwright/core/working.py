@@ -85,7 +85,13 @@ def attempt_ended(
             denied = event.denied
         case _:
             assert_never(event)
-    total = _spend(state.totals, usage, event.seconds, cut=isinstance(event, ev.AttemptInterrupted))
+    total = _spend(
+        state.totals,
+        usage,
+        event.seconds,
+        cut=isinstance(event, ev.AttemptInterrupted),
+        worked=isinstance(event, ev.AttemptSucceeded),
+    )
     cost, tokens = usage.cost_usd, usage.tokens
     return replace(
         state,
@@ -138,22 +144,22 @@ def _evidence(state: LoopState, seen: str | None) -> str | None:
     return state.evidence if state.tampered is not None else seen or state.evidence
 
 
-def _spend(totals: Totals, usage: Usage, seconds: float, *, cut: bool) -> Totals:
+def _spend(totals: Totals, usage: Usage, seconds: float, *, cut: bool, worked: bool) -> Totals:
     """Books what an attempt used; an unknown amount is counted as unknown, never as zero.
 
-    What is booked for an attempt that was cut off is an estimate: no later one is measured by it.
+    What is booked for an attempt that was cut off is an estimate: no later one is measured by it. Nor by one that
+    failed before it cost anything.
     """
     cost, tokens = usage.cost_usd, usage.tokens
     known = cost is not None and not cut
+    measure = cost if known and (cost or worked) else None
     return replace(
         totals,
         seconds=totals.seconds + seconds,
         cost_usd=totals.cost_usd + (cost or 0.0),
         known_costs=totals.known_costs + known,
         unknown_costs=totals.unknown_costs + (cost is None),
-        dearest_usd=max(cost, totals.dearest_usd or 0.0)
-        if cost is not None and known
-        else totals.dearest_usd,
+        dearest_usd=totals.dearest_usd if measure is None else max(measure, totals.dearest_usd or 0.0),
         tokens=totals.tokens + (tokens or 0),
         unknown_tokens=totals.unknown_tokens + (tokens is None and not cut),
         most_tokens=max(totals.most_tokens, tokens or 0),

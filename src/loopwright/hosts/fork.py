@@ -165,6 +165,8 @@ def _renamed(
             yield at, replace(event, run=run, labels=labels, origin=f"fork of {parent} at {number}")
         elif ends and i == len(facts) - 1 and event == ev.IterationClosed(outcome="accepted"):
             yield at, ev.IterationClosed(outcome="not_accepted")
+        elif isinstance(event, ev.AttemptSucceeded | ev.AttemptFailed) and event.session:
+            yield at, replace(event, session=None)  # the parent goes on in it: it knows what came later
         else:
             yield at, event
 

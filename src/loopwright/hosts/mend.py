@@ -42,13 +42,13 @@ async def mend(run: Run, ways: Ways, marks: Mapping[str, str], *, rested: bool) 
     folder = run.artifacts / f"{it.number:04d}" / f"attempt-{it.open.attempt}"
     seen = await look(run)
     seconds = min(it.open.allowance_s, take.cut_off_seconds(folder))
+    if it.open.booking is not None:
+        await asyncio.to_thread(spending.settle, run, it.open, None)
     journal.record(
         run.clock.now(),
         ev.AttemptInterrupted(cause="crash", seconds=seconds, snapshot=seen.tree),
     )
     journal.flush()
-    if it.open.booking is not None:
-        await asyncio.to_thread(spending.settle, run, it.open, None)
 
 
 def handed_over(run: Run) -> None:
@@ -61,6 +61,6 @@ def handed_over(run: Run) -> None:
             run.clock.now(),
             ev.AttemptInterrupted(cause="handover", seconds=seconds, snapshot=seen.tree),
         )
+        if state.current.open.booking is not None:
+            spending.settle(run, state.current.open, None)
     run.journal.flush()
-    if state.current is not None and state.current.open is not None and state.current.open.booking:
-        spending.settle(run, state.current.open, None)

@@ -17,7 +17,7 @@ from typing import Any, Final
 from loopwright.core.apply import apply
 from loopwright.core.events import Claimed, Event
 from loopwright.core.head import exit_code
-from loopwright.core.limits import Limits, exceeded, in_force
+from loopwright.core.limits import Limits, exceeded, in_force, of_day
 from loopwright.core.state import LoopState
 from loopwright.core.values import bounded
 from loopwright.errors import UsageError
@@ -111,6 +111,8 @@ def check_reopen(state: LoopState, limits: Limits, wanted: Sequence[Event]) -> N
     flag = FLAGS.get(reason)
     what = "reserve" if reason == "cost_unknown" else reason
     how = f"add to it with {flag}" if flag else f"start a new run with --set limits.{what}=…"
+    if reason == "budget" and of_day(state):
+        how = "it can go on tomorrow (UTC), or start a new run with --set limits.budget_per_day=…"
     raise UsageError(f"run {state.run} would end at once ({reason}: {why}); {how}")
 
 

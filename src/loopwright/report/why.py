@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final, assert_never
 
 from loopwright.core import events as ev
-from loopwright.core.limits import Limits, spent, used_tokens
+from loopwright.core.limits import Limits, of_day, spent, used_tokens
 from loopwright.core.monitors import CALM
 from loopwright.core.recorded import limits_of
 from loopwright.core.state import LoopState
@@ -180,6 +180,10 @@ def _limited(report: Report, end: ev.RunFinished) -> tuple[str, str]:
             return f"It waited as long as it may for the agent to be available: {said}.", (
                 "It goes on once the agent's own limit is lifted; a new run may be allowed to wait longer "
                 "(limits.max_wait)."
+            )
+        case "budget" if of_day(state):
+            return f"The money of the day does not reach for another attempt: {said}.", (
+                "It goes on tomorrow (UTC); a new run may be allowed more (limits.budget_per_day)."
             )
         case "budget":
             return f"The money does not reach for another attempt: {said}.", (
