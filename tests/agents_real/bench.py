@@ -70,9 +70,8 @@ class Row:
     limit: Callable[[datetime], dict[str, Any]] = lambda _: {}  # the error of a usage limit with this reset
     denied: Denied | None = None
     tries: int = 1  # how often it asks before it gives up at a fault, as loopwright runs it
-    can: frozenset[str] = frozenset()  # shell, deny, looks, session, cut, limits, waits: see the scenarios
-    keys: tuple[str, ...] = ()  # variables that an agent without an adapter must be given by name
-    by_hand: dict[str, Any] = field(default_factory=dict)  # the same CLI as a plain command
+    tokens: bool = True  # whether it tells those of an attempt
+    can: frozenset[str] = frozenset()  # shell, deny, looks, session, cut, resets, waits: see README.md
 
     def usd(self, turns: int, tokens_in: int | None = None) -> float:
         """What so many turns of a script cost that say nothing of what they use."""
