@@ -176,8 +176,10 @@ class Heard:
                 return f"claude {brief(event.get('claude_code_version'))}, {self.model}"
             case "system", "api_retry":
                 status, error = event.get("error_status"), brief(event.get("error"))
-                self.later = (count_of(event.get("retry_delay_ms")) or 0) / 1000 if status == 429 else 0.0
-                return f"trying again after {status or 'an error'} {error}"
+                delay = (count_of(event.get("retry_delay_ms")) or 0) / 1000
+                self.later = delay if status == 429 else 0.0
+                soon = f" in {delay:.0f} s" if delay else ""
+                return f"trying again{soon} after {status or 'an error'} {error}".strip()
             case "rate_limit_event", _:
                 self.limit = _limit(event.get("rate_limit_info"))
             case "assistant", _:
