@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
-from bench import AGENTS, RIGHT, WRONG, Bench, adapter, missing
+from bench import AGENTS, LONG_S, RIGHT, WRONG, Bench, adapter, missing
 from dialects import said
 from fakellm import Fake
 from rows import ROWS
@@ -25,6 +25,7 @@ from stage import until
 
 from loopwright.core import events as ev
 
+pytestmark = pytest.mark.timeout(1.5 * LONG_S)
 HALF = "def add(a, b):\n    return a * b\n"
 
 
@@ -71,7 +72,7 @@ def test_a_refused_connection_is_a_passing_fault_and_bounded(bench):
     assert ran.code == 3, told(bench, ran)
     assert ran.doc["reason"] == "consecutive_errors"
     assert kinds(bench) == ["transient"], told(bench, ran)
-    assert seconds < 80
+    assert seconds < 120
 
 
 @rows()
@@ -80,7 +81,7 @@ def test_a_usage_limit_is_waited_for_until_its_reset(bench):
     bench.script({"error": bench.row.limit(reset)}, when_exhausted="repeat_last")
     bench.loop(limits={"idle_timeout": 8, "backoff.first": 300, "backoff.max": 300})  # some wait in silence
     with bench.stage.started("run", "loop.toml", "--as", "r", "--json") as process:
-        until(lambda: bench.stage.of(ev.WaitStarted) or process.poll() is not None, 90)
+        until(lambda: bench.stage.of(ev.WaitStarted) or process.poll() is not None, LONG_S / 2)
         assert process.poll() is None, process.communicate()
         (head,) = bench.stage("list", "--json").doc
         assert head["phase"] == "waiting"
@@ -121,7 +122,7 @@ def test_a_wrong_key_ends_the_run_at_once(bench):
     assert (ran.doc["reason"], ran.doc["iterations"]) == ("permanent_error", 1)
     assert kinds(bench) == ["permanent"]
     assert len(bench.asked()) <= 6
-    assert seconds < 40
+    assert seconds < 60
 
 
 @rows()
@@ -156,7 +157,7 @@ def test_a_server_that_hangs_is_left(bench):
     ran, seconds = bench.run()
     assert ran.code == 3, told(bench, ran)
     assert kinds(bench) == ["no_output"], told(bench, ran)
-    assert seconds < 40
+    assert seconds < 60
 
 
 @rows("deny")
@@ -211,7 +212,7 @@ def test_kill_9_leaves_nothing_and_resume_ends_the_run(bench):
     bench.loop(trust="full")
     begun = bench.stage.folder / "begun"
     with bench.stage.started("run", "loop.toml", "--as", "r", "--json") as process:
-        until(lambda: (begun.exists() if runs else bench.asked()) or process.poll() is not None, 60)
+        until(lambda: (begun.exists() if runs else bench.asked()) or process.poll() is not None, LONG_S / 2)
         assert process.poll() is None, process.communicate()
         assert any("time.sleep(600)" in line or not runs for line in bench.alive())
         process.kill()
@@ -256,7 +257,7 @@ def test_an_attempt_that_takes_more_tokens_than_are_left_is_ended_at_work(bench)
     assert ran.doc["reason"] == "max_tokens", told(bench, ran)
     assert ran.doc["iterations"] == 1
     assert 5000 <= ran.doc["tokens"] <= 5020, told(bench, ran)
-    assert seconds < 50
+    assert seconds < 60
 
 
 @rows()
@@ -275,7 +276,7 @@ def test_a_budget_ends_the_run(bench):
     assert (ran.doc["iterations"], kinds(bench)) == (1, []), told(bench, ran)  # what it did was judged
     assert (bench.stage.folder / "calc.py").read_text() == HALF
     assert ran.doc["cost_usd"] == pytest.approx(bench.row.usd(1, 100_000), rel=0.1), told(bench, ran)
-    assert seconds < 50
+    assert seconds < 60
 
 
 def test_doctor_finds_them_all(tmp_path):

@@ -8,7 +8,7 @@ message comes in several events with the same id, whose numbers grow. After `--r
 2.1.197). As root, bypassing permissions is refused unless IS_SANDBOX=1. A message of a subagent has
 `parent_tool_use_id`. It looks with git unasked, and asks before `git diff --output=FILE`: a rule `Bash(git diff:*)`
 would let that through. `apiKeySource` "none" means that a subscription pays. No `--max-turns` is given: time and money
-bound it.
+bound it. `--max-budget-usd` ends it at the message that was too much, before the tools which that calls.
 
 Rule: as for every adapter (`_cli`).
 """
