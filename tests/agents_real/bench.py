@@ -141,12 +141,19 @@ class Bench:
             **self.row.setting(server, self.home),
         }
 
-    def loop(self, *, gates: str = CHECK, limits: Mapping[str, float] | None = None, **options: Any) -> None:
+    def loop(
+        self,
+        *,
+        goal: str = "mend calc.py",
+        gates: str = CHECK,
+        limits: Mapping[str, float] | None = None,
+        **options: Any,
+    ) -> None:
         """Writes loop.toml; `options` are of the agent."""
         agent = {**self.row.agent, **options}
         table = ", ".join(f"{key} = {json.dumps(value)}" for key, value in agent.items())
         bounds = "\n".join(f"{key} = {value}" for key, value in {**LIMITS, **(limits or {})}.items())
-        top = f"goal = 'mend calc.py'\nagent = {{ {table} }}\ngates = [{json.dumps(gates)}]\n"
+        top = f"goal = {json.dumps(goal)}\nagent = {{ {table} }}\ngates = [{json.dumps(gates)}]\n"
         self.stage.write("loop.toml", f"{top}[limits]\n{bounds}\n")
 
     def run(self, *args: str) -> tuple[Ran, float]:

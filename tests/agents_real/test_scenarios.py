@@ -18,7 +18,6 @@ from itertools import pairwise
 
 import pytest
 from bench import AGENTS, LONG_S, RIGHT, WRONG, Bench, adapter, missing
-from dialects import said
 from fakellm import Fake
 from rows import ROWS
 from stage import until
@@ -110,6 +109,18 @@ def test_it_repairs_in_two_iterations(bench):
     assert ran.doc["tokens"] == (tokens if bench.row.tokens else None), told(bench, ran)
     assert ran.doc["cost_usd"] == pytest.approx(bench.row.usd(tokens // 120), rel=0.02)
     assert all(fact.session for fact in bench.stage.of(ev.AttemptSucceeded)) or "session" not in bench.row.can
+
+
+@rows()
+def test_a_goal_of_a_megabyte_reaches_the_model_whole(bench):
+    turns = bench.mends()
+    turns[0]["expect"] = {"body_contains": "this is its end"}
+    bench.script(*turns, when_exhausted="repeat_last")  # what it is too long for asks for a summary
+    bench.loop(goal=f"mend calc.py\n{'of many words ' * 75_000}\nthis is its end")
+    ran, _ = bench.run()
+    assert ran.code == 0, told(bench, ran)[:4000]
+    assert not bench.fake.failures
+    assert bench.asked()[0]["bytes"] > 1 << 20
 
 
 @rows()
@@ -228,15 +239,13 @@ def test_kill_9_leaves_nothing_and_resume_ends_the_run(bench):
 
 @rows()
 def test_a_session_goes_on_and_nothing_is_counted_twice(bench):
-    words = "That should be all of it, I multiplied."
     first, second = bench.mends(WRONG, HALF), bench.mends(HALF, RIGHT)
-    first[-1] = said(f"{words}\n\n{first[-1]['text']}")
-    second[0]["expect"] = {"body_contains": words}
-    bench.script(*first, *second)
+    bench.script(*first, *second, strict=True)
     bench.loop(session="continue")
     ran, _ = bench.run()
     assert ran.code == 0, told(bench, ran)
-    assert not bench.fake.failures, told(bench, ran)
+    last, next_ = bench.asked()[len(first) - 1 : len(first) + 1]
+    assert next_["messages"] > last["messages"]  # its model is told all that was said before
     one, two = bench.stage.of(ev.AttemptSucceeded)
     assert one.session == two.session or "session" not in bench.row.can
     tokens = [120 * len(first), 120 * len(second)] if bench.row.tokens else [None, None]
