@@ -53,7 +53,7 @@ test-tools: .venv/tools/made
 # Where the system lets anybody make a network, the agents get one that has nothing but loopback.
 ALONE := unshare -rn sh -c 'ip link set lo up && exec "$$@"' alone
 test-agents: .venv/agents/made
-	@run="$(BIN)/python -m pytest tests/agents_real -n 3 --dist worksteal"; \
+	@run="$(BIN)/python -m pytest tests/agents_real -n 4 --dist load --maxschedchunk 1"; \
 	if $(ALONE) true 2>/dev/null; then $(ALONE) $$run; else $$run; fi
 
 soak: .venv/dev

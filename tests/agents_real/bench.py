@@ -30,6 +30,7 @@ from stage import Ran, Stage
 AGENTS = Path(__file__).parents[2] / ".venv" / "agents"
 DEAD = "http://127.0.0.1:9"  # the port of the discard service: nobody listens
 KEY = "sk-not-a-key"
+LONG_S = 240.0  # for a run of CLIs that try again by themselves, on a machine that has other work, too
 
 WRONG = "def add(a, b):\n    return a - b\n"
 RIGHT = "def add(a, b):\n    return a + b\n"
@@ -70,9 +71,8 @@ class Row:
     limit: Callable[[datetime], dict[str, Any]] = lambda _: {}  # the error of a usage limit with this reset
     denied: Denied | None = None
     tries: int = 1  # how often it asks before it gives up at a fault, as loopwright runs it
-    can: frozenset[str] = frozenset()  # shell, deny, looks, session, cut, limits, waits: see the scenarios
-    keys: tuple[str, ...] = ()  # variables that an agent without an adapter must be given by name
-    by_hand: dict[str, Any] = field(default_factory=dict)  # the same CLI as a plain command
+    tokens: bool = True  # whether it tells those of an attempt
+    can: frozenset[str] = frozenset()  # shell, deny, looks, session, cut, resets, waits: see README.md
 
     def usd(self, turns: int, tokens_in: int | None = None) -> float:
         """What so many turns of a script cost that say nothing of what they use."""
@@ -141,18 +141,28 @@ class Bench:
             **self.row.setting(server, self.home),
         }
 
-    def loop(self, *, gates: str = CHECK, limits: Mapping[str, float] | None = None, **options: Any) -> None:
+    def loop(
+        self,
+        *,
+        goal: str = "mend calc.py",
+        gates: str = CHECK,
+        limits: Mapping[str, float] | None = None,
+        **options: Any,
+    ) -> None:
         """Writes loop.toml; `options` are of the agent."""
         agent = {**self.row.agent, **options}
         table = ", ".join(f"{key} = {json.dumps(value)}" for key, value in agent.items())
         bounds = "\n".join(f"{key} = {value}" for key, value in {**LIMITS, **(limits or {})}.items())
-        top = f"goal = 'mend calc.py'\nagent = {{ {table} }}\ngates = [{json.dumps(gates)}]\n"
+        top = f"goal = {json.dumps(goal)}\nagent = {{ {table} }}\ngates = [{json.dumps(gates)}]\n"
         self.stage.write("loop.toml", f"{top}[limits]\n{bounds}\n")
 
     def run(self, *args: str) -> tuple[Ran, float]:
         """`loopwright run` of that loop as run `r`, and the seconds it took."""
         begun = time.monotonic()
-        ran = self.stage("run", "loop.toml", "--as", "r", "--json", *args)
+        with self.stage.started("run", "loop.toml", "--as", "r", "--json", *args) as process:
+            out, err = process.communicate(LONG_S)
+            ran = Ran(process.wait(), out, err)
+        assert "Traceback" not in err, err
         return ran, time.monotonic() - begun
 
     def script(self, *turns: Turn, **rest: Any) -> None:

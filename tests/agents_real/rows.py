@@ -104,11 +104,7 @@ ROWS = (
         limit=_claude_limit,
         tries=2,
         denied=Denied(WRITES, "made-by-shell", f"Bash({WRITES})"),
-        keys=("ANTHROPIC_API_KEY",),
-        by_hand={
-            "run": "claude -p --output-format stream-json --verbose --model claude-sonnet-4-5 --permission-mode bypassPermissions"
-        },
-        can=frozenset({"shell", "deny", "looks", "session", "cut", "limits"}),
+        can=frozenset({"shell", "deny", "looks", "session", "cut", "resets"}),
     ),
     Row(
         name="codex",
@@ -120,11 +116,7 @@ ROWS = (
         limit=_codex_limit,
         # It tells nothing of a command that has ended before it looks: this one takes its time.
         denied=Denied("sleep 0.5; touch .git/made-by-shell", ".git/made-by-shell", "./.git"),
-        keys=("OPENAI_API_KEY",),
-        by_hand={
-            "run": "codex exec --json --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox -m gpt-5.5 -"
-        },
-        can=frozenset({"shell", "deny", "session", "limits", "waits"}),
+        can=frozenset({"shell", "deny", "session", "resets", "waits"}),
     ),
     Row(
         name="opencode",
@@ -135,7 +127,6 @@ ROWS = (
         price=(1.0, 2.0),
         limit=_openai_limit,
         denied=Denied(WRITES, "made-by-shell", f"bash({WRITES})"),
-        by_hand={"run": "opencode run --format json --auto", "prompt": "arg"},
         can=frozenset({"shell", "deny", "looks", "session", "cut", "waits"}),
     ),
     Row(
@@ -146,14 +137,7 @@ ROWS = (
         setting=_aider,
         price=(2.5, 10.0),
         limit=_openai_limit,
-        keys=("OPENAI_API_KEY",),
-        by_hand={
-            "run": "aider --model openai/gpt-4o --edit-format diff --message-file {prompt_file} --yes-always --no-pretty --no-stream"
-            " --no-check-update --analytics-disable --no-show-model-warnings --no-gitignore --no-detect-urls --map-tokens 0"
-            " --no-auto-commits --no-dirty-commits calc.py",
-            "prompt": "file",
-        },
-        can=frozenset({"waits"}),
+        can=frozenset({"resets", "waits"}),
     ),
     Row(
         name="acp",
@@ -164,6 +148,7 @@ ROWS = (
         price=(1.0, 2.0),
         limit=_openai_limit,
         denied=Denied(WRITES, "made-by-shell", f"bash({WRITES})"),
-        can=frozenset({"shell", "deny", "looks", "waits"}),
+        tokens=False,  # over it opencode tells those of its last step alone
+        can=frozenset({"shell", "deny", "looks", "session", "waits"}),
     ),
 )

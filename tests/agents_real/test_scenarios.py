@@ -1,7 +1,8 @@
 """Each adapter with its real CLI, through what happens to people: wrong first tries, limits, faults, crashes, money.
 
 Rule: a scenario is written once, in wishes (dialects.py); a row says what its CLI can do. Every run is a `loopwright
-run` process of its own, and nothing of the CLI is alive when it has ended.
+run` process of its own, and nothing of the CLI is alive when it has ended. Those in which CLIs wait the longest come
+first: the others pass meanwhile.
 """
 
 from __future__ import annotations
@@ -16,16 +17,15 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
-from bench import RIGHT, WRONG, Bench, adapter, missing
-from dialects import said
+from bench import AGENTS, LONG_S, RIGHT, WRONG, Bench, adapter, missing
 from fakellm import Fake
 from rows import ROWS
 from stage import until
 
 from loopwright.core import events as ev
 
+pytestmark = pytest.mark.timeout(1.5 * LONG_S)
 HALF = "def add(a, b):\n    return a * b\n"
-STATED = "You've hit your usage limit. It resets at {}."
 
 
 def rows(*needs):
@@ -62,6 +62,39 @@ def told(bench, ran):
 
 
 @rows()
+def test_a_refused_connection_is_a_passing_fault_and_bounded(bench):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        bench.stage.env = bench.environment(f"http://127.0.0.1:{unused.getsockname()[1]}")
+        bench.loop()
+        ran, seconds = bench.run()
+    assert ran.code == 3, told(bench, ran)
+    assert ran.doc["reason"] == "consecutive_errors"
+    assert kinds(bench) == ["transient"], told(bench, ran)
+    assert seconds < 120
+
+
+@rows()
+def test_a_usage_limit_is_waited_for_until_its_reset(bench):
+    reset = datetime.now(UTC).replace(second=0, microsecond=0) + timedelta(hours=2)
+    bench.script({"error": bench.row.limit(reset)}, when_exhausted="repeat_last")
+    bench.loop(limits={"idle_timeout": 8, "backoff.first": 300, "backoff.max": 300})  # some wait in silence
+    with bench.stage.started("run", "loop.toml", "--as", "r", "--json") as process:
+        until(lambda: bench.stage.of(ev.WaitStarted) or process.poll() is not None, LONG_S / 2)
+        assert process.poll() is None, process.communicate()
+        (head,) = bench.stage("list", "--json").doc
+        assert head["phase"] == "waiting"
+        assert bench.stage("stop", "r", "--now").code == 0
+        assert process.wait() == 5
+    assert kinds(bench) == ["rate_limited"]
+    (wait,) = bench.stage.of(ev.WaitStarted)
+    if "resets" in bench.row.can:
+        assert timedelta(0) <= wait.until - reset <= timedelta(minutes=10), wait
+    if "waits" not in bench.row.can:
+        assert len(bench.asked()) <= 2
+
+
+@rows()
 def test_it_repairs_in_two_iterations(bench):
     first, second = bench.mends(WRONG, HALF), bench.mends(HALF, RIGHT)
     second[0]["expect"] = {"body_contains": "assert 6 == 5"}
@@ -73,10 +106,21 @@ def test_it_repairs_in_two_iterations(bench):
     assert (ran.doc["iterations"], ran.doc["reason"]) == (2, "quality_reached")
     assert bench.stage.git("status", "--porcelain").split("\n")[0] == " M calc.py"
     tokens = 120 * len((*first, *second))
-    known = None if bench.row.name == "acp" else tokens  # over it opencode tells those of its last step alone
-    assert ran.doc["tokens"] == known, told(bench, ran)
+    assert ran.doc["tokens"] == (tokens if bench.row.tokens else None), told(bench, ran)
     assert ran.doc["cost_usd"] == pytest.approx(bench.row.usd(tokens // 120), rel=0.02)
     assert all(fact.session for fact in bench.stage.of(ev.AttemptSucceeded)) or "session" not in bench.row.can
+
+
+@rows()
+def test_a_goal_of_a_megabyte_reaches_the_model_whole(bench):
+    turns = bench.mends()
+    turns[0]["expect"] = {"body_contains": "this is its end"}
+    bench.script(*turns, when_exhausted="repeat_last")  # what it is too long for asks for a summary
+    bench.loop(goal=f"mend calc.py\n{'of many words ' * 75_000}\nthis is its end")
+    ran, _ = bench.run()
+    assert ran.code == 0, told(bench, ran)[:4000]
+    assert not bench.fake.failures
+    assert bench.asked()[0]["bytes"] > 1 << 20
 
 
 @rows()
@@ -89,7 +133,7 @@ def test_a_wrong_key_ends_the_run_at_once(bench):
     assert (ran.doc["reason"], ran.doc["iterations"]) == ("permanent_error", 1)
     assert kinds(bench) == ["permanent"]
     assert len(bench.asked()) <= 6
-    assert seconds < 40
+    assert seconds < 60
 
 
 @rows()
@@ -106,24 +150,6 @@ def test_too_many_requests_are_waited_for(bench):
         assert kinds(bench) == ["rate_limited"]
 
 
-@rows("limits")
-def test_a_usage_limit_is_waited_for_until_its_reset(bench):
-    reset = datetime.now(UTC).replace(second=0, microsecond=0) + timedelta(hours=2)
-    bench.script({"error": bench.row.limit(reset)}, when_exhausted="repeat_last")
-    bench.loop()
-    with bench.stage.started("run", "loop.toml", "--as", "r", "--json") as process:
-        until(lambda: bench.stage.of(ev.WaitStarted) or process.poll() is not None, 60)
-        assert process.poll() is None, process.communicate()
-        (head,) = bench.stage("list", "--json").doc
-        assert head["phase"] == "waiting"
-        assert bench.stage("stop", "r", "--now").code == 0
-        assert process.wait() == 5
-    assert kinds(bench) == ["rate_limited"]
-    (wait,) = bench.stage.of(ev.WaitStarted)
-    assert timedelta(0) <= wait.until - reset <= timedelta(minutes=10), wait
-    assert len(bench.asked()) <= 2
-
-
 @rows()
 def test_faults_of_the_server_pass(bench):
     error = {"status": 500, "message": "Internal server error"}
@@ -136,26 +162,13 @@ def test_faults_of_the_server_pass(bench):
 
 
 @rows()
-def test_a_refused_connection_is_a_passing_fault_and_bounded(bench):
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        bench.stage.env = bench.environment(f"http://127.0.0.1:{unused.getsockname()[1]}")
-        bench.loop()
-        ran, seconds = bench.run()
-    assert ran.code == 3, told(bench, ran)
-    assert ran.doc["reason"] == "consecutive_errors"
-    assert kinds(bench) == ["transient"], told(bench, ran)
-    assert seconds < 80
-
-
-@rows()
 def test_a_server_that_hangs_is_left(bench):
     bench.script({"hang": True})
     bench.loop(limits={"attempt_timeout": 20, "idle_timeout": 6})
     ran, seconds = bench.run()
     assert ran.code == 3, told(bench, ran)
     assert kinds(bench) == ["no_output"], told(bench, ran)
-    assert seconds < 40
+    assert seconds < 60
 
 
 @rows("deny")
@@ -202,15 +215,17 @@ def test_it_may_look_with_git_and_not_write_with_it(bench):
     assert not (bench.stage.folder.parent / "escaped").exists()
 
 
-@rows("shell")
+@rows()
 def test_kill_9_leaves_nothing_and_resume_ends_the_run(bench):
     sleeps = 'python3 -c \'import time; open("begun", "w"); time.sleep(600)\''
-    bench.script(*bench.shells(sleeps))
+    runs = "shell" in bench.row.can  # what runs no commands is killed while its model thinks
+    bench.script(*(bench.shells(sleeps) if runs else [{"hang": True}]))
     bench.loop(trust="full")
+    begun = bench.stage.folder / "begun"
     with bench.stage.started("run", "loop.toml", "--as", "r", "--json") as process:
-        until(lambda: (bench.stage.folder / "begun").exists() or process.poll() is not None, 60)
+        until(lambda: (begun.exists() if runs else bench.asked()) or process.poll() is not None, LONG_S / 2)
         assert process.poll() is None, process.communicate()
-        assert any("time.sleep(600)" in line for line in bench.alive())
+        assert any("time.sleep(600)" in line or not runs for line in bench.alive())
         process.kill()
         killed = time.monotonic()
         left = bench.ended(2)
@@ -222,20 +237,19 @@ def test_kill_9_leaves_nothing_and_resume_ends_the_run(bench):
     assert len(bench.stage.of(ev.AttemptInterrupted)) == 1
 
 
-@rows("session")
+@rows()
 def test_a_session_goes_on_and_nothing_is_counted_twice(bench):
-    words = "That should be all of it, I multiplied."
-    first = [*bench.mends(WRONG, HALF)[:-1], said(words)]
-    second = bench.mends(HALF, RIGHT)
-    second[0]["expect"] = {"body_contains": words}
-    bench.script(*first, *second)
+    first, second = bench.mends(WRONG, HALF), bench.mends(HALF, RIGHT)
+    bench.script(*first, *second, strict=True)
     bench.loop(session="continue")
     ran, _ = bench.run()
     assert ran.code == 0, told(bench, ran)
-    assert not bench.fake.failures, told(bench, ran)
+    last, next_ = bench.asked()[len(first) - 1 : len(first) + 1]
+    assert next_["messages"] > last["messages"]  # its model is told all that was said before
     one, two = bench.stage.of(ev.AttemptSucceeded)
-    assert one.session == two.session
-    assert [one.usage.tokens, two.usage.tokens] == [120 * len(first), 120 * len(second)], told(bench, ran)
+    assert one.session == two.session or "session" not in bench.row.can
+    tokens = [120 * len(first), 120 * len(second)] if bench.row.tokens else [None, None]
+    assert [one.usage.tokens, two.usage.tokens] == tokens, told(bench, ran)
     costs = [bench.row.usd(len(first)), bench.row.usd(len(second))]
     assert [one.usage.cost_usd, two.usage.cost_usd] == [pytest.approx(cost, rel=0.02) for cost in costs]
     assert ran.doc["cost_usd"] == pytest.approx(sum(costs), rel=0.02)
@@ -252,20 +266,31 @@ def test_an_attempt_that_takes_more_tokens_than_are_left_is_ended_at_work(bench)
     assert ran.doc["reason"] == "max_tokens", told(bench, ran)
     assert ran.doc["iterations"] == 1
     assert 5000 <= ran.doc["tokens"] <= 5020, told(bench, ran)
-    assert seconds < 40
+    assert seconds < 60
 
 
 @rows()
 def test_a_budget_ends_the_run(bench):
     turns = bench.mends(WRONG, HALF)
-    turns[0]["usage"] = {"input": 100_000, "output": 20}
+    dear = {"usage": {"input": 100_000, "output": 20}}
     if "cut" in bench.row.can:  # it tells what it used while it works: it is not left to go on
-        turns = [turns[0], {"hang": True}]
+        turns = [*turns[:-1], {**turns[0], **dear}, {"hang": True}]
+    else:
+        turns[-1] = {**turns[-1], **dear}
     bench.script(*turns, when_exhausted="repeat_last")
     bench.loop(limits={"budget": 0.05})
     ran, seconds = bench.run()
     assert ran.code == 3, told(bench, ran)
     assert ran.doc["reason"] == "budget", told(bench, ran)
-    assert ran.doc["iterations"] == 1
+    assert (ran.doc["iterations"], kinds(bench)) == (1, []), told(bench, ran)  # what it did was judged
+    assert (bench.stage.folder / "calc.py").read_text() == HALF
     assert ran.doc["cost_usd"] == pytest.approx(bench.row.usd(1, 100_000), rel=0.1), told(bench, ran)
-    assert seconds < 30
+    assert seconds < 60
+
+
+def test_doctor_finds_them_all(tmp_path):
+    with Fake({}) as fake:
+        bench = Bench.made(ROWS[0], tmp_path, fake)
+        listed = bench.stage("doctor").out
+    found = set(re.findall(rf"(\w+) \d+(?:\.\d+)+ \({re.escape(str(AGENTS))}", listed))
+    assert found == {row.program for row in ROWS if not missing(row)}, listed

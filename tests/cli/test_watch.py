@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 
 import pytest
 from stage import WORK, until
+
+from loopwright.cli.watch import _sign
 
 TALKS = "sh -c 'echo worked on it; : > ../held; until [ -e ../go ]; do sleep 0.02; done; echo x >> work.txt'"
 
@@ -114,3 +117,11 @@ def test_nobody_reads_on(stage):
     assert pipe.wait(timeout=60) == 0
     assert b"Traceback" not in pipe.stderr.read()
     pipe.stderr.close()
+
+
+def test_an_event_of_a_cli_is_a_sign_of_life_and_nothing_to_read(tmp_path):
+    log = tmp_path / "agent.log"
+    log.write_text('working on it\n{"type": "assistant", "message": {}}\n')
+    assert re.fullmatch(r", last output \S+ ago", _sign(log))
+    log.write_text("working on it\n")
+    assert _sign(log).endswith(' ago: "working on it"')

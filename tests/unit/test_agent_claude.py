@@ -262,3 +262,9 @@ def test_whatever_it_prints_is_no_exception():
         {"type": "result", "permission_denials": odd, "usage": odd, "model_usage_since_last_result": odd}
     )
     assert heard.said() is not None
+
+
+def test_the_news_of_a_try_says_when_it_is():
+    retry = {"type": "system", "subtype": "api_retry", "error_status": 429, "error": "rate_limit"}
+    assert Heard().hear({**retry, "retry_delay_ms": 8539}) == "trying again in 9 s after 429 rate_limit"
+    assert Heard().hear(retry) == "trying again after 429 rate_limit"

@@ -8,7 +8,8 @@ with the same id, whose numbers grow. After `--resume` the session id stays; `us
 of the whole session, `model_usage_since_last_result` of this call (not in 2.1.197). As root, bypassing permissions is
 refused unless IS_SANDBOX=1. A message of a subagent has `parent_tool_use_id`. It looks with git unasked, and asks
 before `git diff --output=FILE`: a rule `Bash(git diff:*)` would let that through. `apiKeySource` "none" means that a
-subscription pays. No `--max-turns` is given: time and money bound it.
+subscription pays. No `--max-turns` is given: time and money bound it. `--max-budget-usd` ends it at the
+message that was too much, before the tools that it calls.
 
 Rule: as for every adapter (`_cli`).
 """
@@ -182,8 +183,10 @@ class Heard:
                 return f"claude {brief(event.get('claude_code_version'))}, {self.model}"
             case "system", "api_retry":
                 status, error = event.get("error_status"), brief(event.get("error"))
-                self.later = (count_of(event.get("retry_delay_ms")) or 0) / 1000 if status == 429 else 0.0
-                return f"trying again after {status or 'an error'} {error}"
+                delay = (count_of(event.get("retry_delay_ms")) or 0) / 1000
+                self.later = delay if status == 429 else 0.0
+                soon = f" in {delay:.0f} s" if delay else ""
+                return f"trying again{soon} after {status or 'an error'} {error}".strip()
             case "rate_limit_event", _:
                 self.limit = _limit(event.get("rate_limit_info"))
             case "assistant", _:

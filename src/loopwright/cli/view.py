@@ -101,7 +101,7 @@ class View:
     def hear(self, chunk: bytes) -> None:
         """The agent printed something: a sign of life."""
         lines = words.colourless(chunk[-400:].decode("utf-8", "replace")).strip().splitlines()
-        self._heard = (time.monotonic(), words.safe(lines[-1])[-60:] if lines else "")
+        self._heard = (time.monotonic(), brief(lines[-1], 120) if lines else "")
 
     def _now(self) -> Text:
         from rich.text import Text
@@ -150,7 +150,8 @@ class View:
                 self._verdict = event
             case ev.WaitStarted(until=until, why=why):
                 self._rests = until, why
-                after = f" ({self._problem})" if self._problem else ""
+                known = self._problem.partition(": ")[2].removeprefix(f"{why}: ")
+                after = f" ({known})" if known else ""
                 self.line(f"  #{self._number:<3} waiting: {why}, {words.until(until)}{after}")
             case ev.EvidenceChanged(paths=paths, action="restored"):
                 self.line(f"  !    the agent changed protected files; put back: {', '.join(paths[:5])}")

@@ -183,4 +183,6 @@ def _sign(log: Path) -> str:
     except OSError:
         return ""
     last = text.splitlines()[-1][-100:] if text else ""
+    if last.endswith("}"):  # an event of a CLI is for programs
+        return f", last output {seconds(ago)} ago"
     return f', last output {seconds(ago)} ago: "{words.safe(last)}"' if last else ", no output yet"
