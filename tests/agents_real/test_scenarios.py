@@ -116,11 +116,11 @@ def test_a_goal_of_a_megabyte_reaches_the_model_whole(bench):
     turns = bench.mends()
     turns[0]["expect"] = {"body_contains": "this is its end"}
     bench.script(*turns, when_exhausted="repeat_last")  # what it is too long for asks for a summary
-    bench.loop(goal=f"mend calc.py\n{'of many words ' * 75_000}\nthis is its end")
+    bench.loop(goal=f"mend calc.py\n{'of many words ' * 74_000}\nthis is its end")
     ran, _ = bench.run()
     assert ran.code == 0, told(bench, ran)[:4000]
     assert not bench.fake.failures
-    assert bench.asked()[0]["bytes"] > 1 << 20
+    assert bench.asked()[0]["bytes"] > 1_000_000
 
 
 @rows()

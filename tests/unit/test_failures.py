@@ -78,6 +78,10 @@ def test_the_reason_is_named_and_an_unknown_zone_too():
         ("Prompt is too long · the request is ~250000 tokens (limit 200000)", "context_overflow"),
         ("400 Your input exceeds the context window of this model", "context_overflow"),
         ("error: context_length_exceeded", "context_overflow"),
+        (
+            'Error: turn/start failed: Input exceeds the maximum length of 1048576 characters. (code -32602), data: {"input_error_code":"input_too_large"}',
+            "context_overflow",
+        ),
         ("API Error: Request rejected (429) · slow down", "rate_limited"),
         ("You’ve hit your usage limit. Upgrade to Pro or try again at 3:37 PM.", "rate_limited"),
         ("litellm.RateLimitError: organization's rate limit", "rate_limited"),

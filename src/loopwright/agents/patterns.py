@@ -79,7 +79,7 @@ RULES: Final[tuple[Rule, ...]] = (
         "the context is full",
         r"prompt(?: is|_)?[ _]?too[ _]long|rejected the prompt as too long|input (?:is )?too long|conversation is too long",
         r"context[_ ]length[_ ]exceeded|context[_ ]?overflow|maximum context length|exceeds? (?:the )?context limit",
-        r"context[_ ]?window[_ ]?exceeded|exceed_context_size",
+        r"context[_ ]?window[_ ]?exceeded|exceed_context_size|\binput_too_large\b",
         rf"\b(?:{_OVER})\b.{{0,60}}\bcontext (?:window|size|limit|length)",
         rf"\bcontext (?:window|size|limit|length)\b.{{0,60}}\b(?:{_OVER}|is full)\b",
         r"exceeds? (?:the )?(?:model['’]s )?maximum context|(?:input|prompt) tokens? exceeds?",
