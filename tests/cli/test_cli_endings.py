@@ -31,6 +31,7 @@ KEYS = [
     "best_iteration",
     "cost_usd",
     "tokens",
+    "plan",
     "duration_s",
     "started_at",
     "alerts",

@@ -203,11 +203,8 @@ def test_a_lost_login_stops_those_under_way_and_whoever_starts_anew_lifts_it(beg
     assert typed("list", *STORE) == ""
 
 
-def test_a_limit_of_a_login_passes_and_till_then_no_run_tries_it(begun, typed):
+def test_a_limit_of_a_login_is_named_until_it_passes(begun, typed):
     assert begun("a", LIMITED, max_wait=60).reason == "max_wait"
-    second = begun("b", DONE, max_wait=60)
-    assert second.reason == "max_wait" and "60 s of waiting are used" in second.explanation
-    assert begun.made == ["a/1"]
     assert "login coder/1a2b is on hold until " in typed("list", *STORE)
     assert "then it passes by itself: usage limit" in typed("list", *STORE)
     with closing(SqliteStore(Path("runs.db"))) as store:

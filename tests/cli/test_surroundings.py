@@ -23,7 +23,7 @@ from loopwright.journal import history
 from loopwright.stores.sqlite import SqliteStore
 
 EVENT_KEYS = {"n", "type", "at"}
-GATE_KEYS = ["iteration", "gate", "status", "value", "raw", "unit", "reason", "cause", "evidence"]
+GATE_KEYS = ["iteration", "gate", "status", "value", "raw", "unit", "reason", "cause", "evidence", "spent"]
 
 
 def repository(stage: Stage) -> None:

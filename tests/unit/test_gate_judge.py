@@ -233,14 +233,14 @@ class TestModel:
         assert "k-123456" in sent[1]
         assert "leaked" not in sent[1]
 
-    @pytest.mark.parametrize("model", [OPENAI, ANTHROPIC])
     @pytest.mark.parametrize(
-        ("status", "extra"),
-        [(401, {}), (403, {}), (404, {}), (400, {}), (402, {}), (429, {"code": "insufficient_quota"})],
+        ("model", "status", "extra"),
+        [
+            *((model, status, {}) for model in (OPENAI, ANTHROPIC) for status in (401, 403, 404, 400, 402)),
+            (OPENAI, 429, {"code": "insufficient_quota"}),
+        ],
     )
     def test_what_waiting_does_not_mend_is_the_tools_fault_at_once(self, ask, model, status, extra):
-        if extra and model == ANTHROPIC:
-            pytest.skip("a code of OpenAI's")
         got = ask({"error": {"status": status, "message": "that will not do", **extra}}, model=model)
         assert (got.score.status, got.score.cause) == ("error", "tool")
         assert f"HTTP {status}: that will not do" in got.score.reason

@@ -96,7 +96,7 @@ class View:
         """Something starts that takes time."""
         if self._live is not None and not self._live.is_started:
             self._live.start()
-        self._doing, self._since, self._heard = doing, time.monotonic(), None
+        self._doing, self._since, self._heard, self._rests = doing, time.monotonic(), None, None
 
     def hear(self, chunk: bytes) -> None:
         """The agent printed something: a sign of life."""
