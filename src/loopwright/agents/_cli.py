@@ -112,7 +112,8 @@ def _probe(cli: Cli, place: Place) -> str:
     try:
         found = probe(cli.start, place)
     except NotStartable as error:
-        raise NotStartable(f"{error}; to get it: {cli.get}") from None
+        why = str(error).partition(": ")[0]  # without a guess at what else was meant: it was named exactly
+        raise NotStartable(f"{why}; to get it: {cli.get}") from None
     version = version_of((*shlex.split(found), *cli.version), place)
     numbers = tuple(map(int, version.split("."))) if version else ()
     if numbers and numbers < cli.least:
