@@ -20,10 +20,10 @@ from loopwright.evidence import strict_json
 from loopwright.evidence.text import plain
 
 MAX_CHARS: Final = 256_000
-_DEEPEST: Final = 32  # braces in braces
+_DEEPEST: Final = 32  # braces in braces, or brackets in brackets
 _BLOCKS: Final = 200  # things in braces that are no verdict
 _STEPS: Final = 500_000  # braces and strings looked at in all
-_TOKEN: Final = re.compile(r'[{}]|"(?:[^"\\]|\\.)*+("?)', re.DOTALL)
+_TOKEN: Final = re.compile(r'[][{}]|"(?:[^"\\]|\\.)*+("?)', re.DOTALL)
 _OBJECT: Final = re.compile(r"""\{\s*(?:"[^"\n]{0,200}"|'[^'\n]{0,200}'|[\w$]{1,200})\s*:""")
 _KEYS: Final = ("score", "pass", "criteria")
 
@@ -125,14 +125,15 @@ def keys_of(value: Any) -> frozenset[str]:
 
 def _end(text: str, start: int, name: str) -> tuple[int | None, int]:
     """Where what begins at `start` with a brace is closed, braces in strings not counted, and the steps this took."""
-    depth = steps = 0
+    depth = lists = steps = 0
     for token in _TOKEN.finditer(text, start):
         steps += 1
-        if token[0] == "{":
-            depth += 1
-            if depth > _DEEPEST:
-                raise BadEvidence("malformed", f"{name} is nested too deeply")
-        elif token[0] == "}":
+        depth, lists = depth + (token[0] == "{"), lists + (token[0] == "[") - (token[0] == "]")
+        if max(depth, lists) > _DEEPEST:
+            raise BadEvidence("malformed", f"{name} is nested too deeply")
+        if token[0] in "{[]":
+            continue
+        if token[0] == "}":
             depth -= 1
             if depth == 0:
                 return token.end(), steps
