@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 import pytest
 from test_agent_command import ATTEMPT, EXIT
 
+from loopwright.agents._cli import explained
 from loopwright.agents._said import outcome
 from loopwright.agents.claude import Heard, asked, claude
-from loopwright.core.values import Session, Usage
+from loopwright.core.values import Failed, Session, Usage
 from loopwright.errors import NotStartable
 from loopwright.ports import Place
 
@@ -242,6 +243,12 @@ def test_what_it_says_of_this_call_alone_is_taken_as_it_is_and_for_all_models():
     assert (round(usage.cost_usd, 9), usage.output_tokens, usage.input_tokens) == (0.3, 3, 4)
     since["b"]["costUSD"] = -1
     assert told(result(model_usage_since_last_result=since)).said().usage.cost_usd is None
+
+
+@pytest.mark.parametrize("kind", ["rate_limited", "permanent", "transient", "unknown"])
+def test_a_failure_that_tells_no_cost_has_an_unknown_one(kind):
+    """An agent that worked for an hour and then met a limit may tell neither turns nor tokens."""
+    assert explained(Failed(kind=kind, message="m"), "fix").usage == Usage()
 
 
 def test_whatever_it_prints_is_no_exception():

@@ -10,7 +10,7 @@ from test_agent_command import ATTEMPT, EXIT
 
 from loopwright.agents._said import event_of, outcome
 from loopwright.agents.opencode import Heard, asked, opencode
-from loopwright.core.values import Session, Usage
+from loopwright.core.values import NO_USAGE, Session, Usage
 from loopwright.ports import Place
 
 SAMPLES = Path(__file__).parents[1] / "cases" / "agent-samples" / "opencode"
@@ -66,6 +66,20 @@ def step(**part):
         "sessionID": "s",
         "part": {"reason": "stop", "cost": 0.5, "tokens": {"input": 9, "output": 1}, **part},
     }
+
+
+def test_a_request_that_was_rejected_cost_nothing_and_one_that_began_an_unknown_sum():
+    error = {
+        "type": "error",
+        "error": {"name": "APIError", "data": {"message": "slow down", "statusCode": 429}},
+    }
+    heard = Heard()
+    heard.hear(error)
+    assert heard.said().usage == NO_USAGE
+    heard = Heard()
+    heard.hear({"type": "step_start", "sessionID": "s", "part": {}})
+    heard.hear(error)
+    assert heard.said().usage == Usage()
 
 
 def test_a_step_told_twice_is_counted_once():

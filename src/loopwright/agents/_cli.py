@@ -22,7 +22,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 from loopwright.agents._prompted import Prompt, probe, prompted
 from loopwright.agents._said import Said, event_of, outcome
 from loopwright.agents.patterns import Rule
-from loopwright.core.values import NO_USAGE, UNKNOWN_USAGE, Attempt, Failed, Left, Usage, Worked
+from loopwright.core.values import UNKNOWN_USAGE, Attempt, Failed, Left, Usage, Worked
 from loopwright.errors import NotStartable
 from loopwright.ports import Agent, Place
 from loopwright.prices import priced
@@ -195,18 +195,11 @@ async def _call(cli: Cli, attempt: Attempt, place: Place) -> Worked | Failed:
 
 
 def explained(ended: Worked | Failed, fix: str) -> Worked | Failed:
-    """The end of an attempt as people read it: a refused login with its `fix`, tokens with what they cost.
-
-    A request that was rejected before anything came of it cost nothing.
-    """
+    """The end of an attempt as people read it: a refused login with its `fix`, tokens with what they cost."""
     if isinstance(ended, Failed):
         lost = ended.message.startswith("authentication")
         message = f"{ended.message}; {fix}" if lost else ended.message
-        used = ended.usage
-        rejected = ended.kind in {"rate_limited", "permanent"} and not (used.turns or used.tokens)
-        return replace(
-            ended, message=message, usage=NO_USAGE if rejected and used.cost_usd is None else priced(used)
-        )
+        return replace(ended, message=message, usage=priced(ended.usage))
     return replace(ended, result=replace(ended.result, usage=priced(ended.result.usage)))
 
 

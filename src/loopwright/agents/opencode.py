@@ -44,7 +44,7 @@ from loopwright.agents._said import Said, count_of, dollars, event_of, text_of
 from loopwright.agents.failures import Failure, classify
 from loopwright.agents.patterns import own
 from loopwright.argv import words
-from loopwright.core.values import PARTS, UNKNOWN_USAGE, Attempt, Usage
+from loopwright.core.values import NO_USAGE, PARTS, UNKNOWN_USAGE, Attempt, Usage
 from loopwright.ports import Agent, Place
 from loopwright.supervise import Exit
 
@@ -273,6 +273,7 @@ class Heard:
     trouble: str = ""  # the error that stands, until something goes on
     reason: str = ""  # why its last step ended; empty while one goes on
     refused: bool = False  # a person would have been asked, and that ended it
+    began: bool = False  # to answer: that may cost
     over: bool = False  # there is no last event: that it exits is its end
     steps: dict[str, Usage] = field(default_factory=dict)
     denied: dict[str, None] = field(default_factory=dict)
@@ -282,17 +283,18 @@ class Heard:
         """What its steps used so far, each counted once; the cost is unknown where that of one is."""
         steps = list(self.steps.values())
         if not steps:
-            return replace(UNKNOWN_USAGE, model=self.model)
+            rejected = self.trouble and not self.began
+            return replace(NO_USAGE if rejected else UNKNOWN_USAGE, model=self.model)
         costs = [step.cost_usd for step in steps if step.cost_usd is not None]
-        known = not any(step.tokens is None for step in steps)
-        parts: dict[str, Any] = (
-            {name: sum(getattr(step, name) for step in steps) for name in PARTS} if known else {}
-        )
+        parts: dict[str, Any] = {}
+        if not any(step.tokens is None for step in steps):
+            parts = {name: sum(getattr(step, name) for step in steps) for name in PARTS}
         cost = sum(costs) if len(costs) == len(steps) else None
         return Usage(cost_usd=cost, turns=len(steps), model=self.model, **parts)
 
     def hear(self, event: Mapping[str, Any]) -> str:
         """Takes one event; a line of news."""
+        self.began = self.began or event["type"] != "error"
         if self.session is None:
             self.session = text_of(event.get("sessionID"), 200) or None
         part = event.get("part")
