@@ -9,29 +9,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from test_agent_command import EXIT
 
 from loopwright.agents._said import outcome
 from loopwright.agents.aider import aider, asked, heard
 from loopwright.core.values import Attempt, Feedback, Left, Session, Usage
 from loopwright.errors import ConfigError, NotStartable
 from loopwright.ports import Place
-from loopwright.supervise import Exit
 
 SAMPLES = Path(__file__).parents[1] / "cases" / "agent-samples" / "aider"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-EXIT = Exit(
-    code=0,
-    signal=None,
-    ended="exited",
-    stdout=b"",
-    stderr=b"",
-    stdout_bytes=0,
-    stderr_bytes=0,
-    truncated=0,
-    seconds=1.0,
-    quiet_s=0.0,
-    leftovers=0,
-)
 HEAD = "Aider v0.86.2\nModel: openai/fake-model with diff edit format\nGit repo: .git with 1 files\nRepo-map: using 1024 tokens, auto refresh\n\n\n"
 TOKENS = "\nTokens: 1.2k sent, 40 received.\n"
 E401 = "litellm.AuthenticationError: AuthenticationError: OpenAIException - Incorrect API key provided: sk-fake.\nThe API provider is not able to authenticate you. Check your API key.\n\n"

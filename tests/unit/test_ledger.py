@@ -7,19 +7,11 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_store_ledgers import DAY, KINDS
 
 from loopwright import ledger
 from loopwright.errors import StoreError
-from loopwright.stores.files import FilesStore
 from loopwright.stores.memory import MemoryStore
-from loopwright.stores.sqlite import SqliteStore
-
-DAY = "2026-11-30"
-KINDS = {
-    "memory": lambda folder: MemoryStore(),
-    "files": lambda folder: FilesStore(folder / "s"),
-    "sqlite": lambda folder: SqliteStore(folder / "s" / "runs.db"),
-}
 
 
 @pytest.fixture(params=KINDS)
