@@ -9,10 +9,11 @@ never becomes known keeps its reservation: unknown is not zero.
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 from uuid import uuid4
 
+from loopwright.core.limits import day_of
 from loopwright.errors import StoreError
 from loopwright.ports import Store
 
@@ -30,7 +31,7 @@ def today(now: datetime) -> str:
     """The day of a moment, as ledgers name it: `2026-11-30`, in UTC; `ValueError` for a time without a zone."""
     if now.tzinfo is None:
         raise ValueError(f"{now} has no time zone: it could be of two days")
-    return now.astimezone(UTC).date().isoformat()
+    return day_of(now)
 
 
 def booking(now: datetime, key: str) -> str:
