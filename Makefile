@@ -24,7 +24,7 @@ help:
 	$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
-.venv/dev: .venv/demo requirements/dev.txt requirements/llm.txt
+.venv/dev: .venv/demo requirements/dev.txt requirements/llm.txt requirements/serve.txt
 	$(PIP) install -r requirements/dev.txt
 	@touch $@
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import apsw
 
 from loopwright import Loop
+from loopwright.assembled import assemble
 from loopwright.hosts.local import start
 from loopwright.hosts.ways import Ways
-from loopwright.loop import assemble
 from loopwright.stores.sqlite import SqliteStore
 from loopwright.together import Together
 

@@ -18,8 +18,9 @@ from types import ModuleType
 from typing import Any, Final
 
 from loopwright import readers, vocabulary
+from loopwright.assembled import assemble
 from loopwright.errors import ConfigError
-from loopwright.loop import Loop, assemble, impossible
+from loopwright.loop import Loop, impossible
 from loopwright.places import holders, lines, told
 from loopwright.readers import Fault
 from loopwright.references import import_module, raised

@@ -125,6 +125,8 @@ async def _rested(run: Run, command: Wait, now: datetime) -> Waiting | None:
     resting = journal.state.paused or journal.state.pause is not None
     if (asked or until is None) and not (asked and run.waits and not resting):
         return Waiting(until=until, what=command.why)
+    if until is not None and not asked and (until - now).total_seconds() > run.patience_s:
+        return Waiting(until=until, what=command.why)
     if asked:
         run.person(run)
     keep_lease(run)

@@ -7,6 +7,7 @@
     ├── RetryableError               –   raised by an agent: trying again may help (`retry_after_s`)
     ├── RateLimited                  –   raised by an agent: it is asked too often, or its plan is used up for now
     ├── NotStartable                 7   a program could not be started
+    ├── Undelivered                  –   a channel could not be reached; trying again may help unless it is `final`
     ├── BadEvidence                  –   a report that proves nothing; becomes a gate's `error` score
     ├── WorkspaceError               2   the folder cannot be snapshotted, restored or used
     ├── Conflict                     3   work that cannot be brought to where others changed the same; nothing was
@@ -70,6 +71,15 @@ class NotStartable(LoopwrightError):
     """A program that could not be started: not found, not executable, not a program."""
 
     exit_code = 7
+
+
+class Undelivered(LoopwrightError):
+    """A channel could not be reached: not before `retry_after_s` seconds; `final` where trying again cannot help."""
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None, final: bool = False) -> None:
+        self.retry_after_s = retry_after_s
+        self.final = final
+        super().__init__(message)
 
 
 class BadEvidence(LoopwrightError):

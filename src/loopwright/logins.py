@@ -7,6 +7,7 @@ the reset: it has nothing to lose. Times here are of the wall clock, which all r
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -14,8 +15,9 @@ from loopwright import ledger
 from loopwright.core.limits import in_force
 from loopwright.core.values import NO_USAGE, Failed, Worked
 from loopwright.ports import Agent, Place
-from loopwright.running import Run
+from loopwright.running import Cut, Run
 
+AGAIN_S: Final = 900.0  # a host that waits for a lost login tries it so often
 STAGGER_S: Final = 60.0  # at most: those that wait for the same reset come back one after another
 
 
@@ -31,13 +33,21 @@ def held(run: Run, agent: Agent, place: Place) -> Failed | None:
     anew = hold.since < run.taken or hold.since > now  # a clock that was wrong must not hold anybody for ever
     why = f"{hold.why} (so another run of this login found)"
     if hold.until is None:
-        return None if anew else Failed(kind="permanent", message=why, usage=NO_USAGE)
+        lost = Failed(kind="permanent", message=why, usage=NO_USAGE, of_login=True)
+        return None if anew else lost
     left, state = (hold.until - now).total_seconds(), run.journal.state
     rest = in_force(run.policy.limits, state).max_wait - state.totals.waited_s
     if left <= 0 or (anew and left > rest):
         return None
     later = min(STAGGER_S, left, max(0.0, rest - left)) * run.dice()  # for seconds nobody waits a minute
     return Failed(kind="rate_limited", message=why, retry_after_s=left + later, usage=NO_USAGE)
+
+
+def waited_for(run: Run, outcome: Worked | Failed | Cut) -> Worked | Failed | Cut:
+    """The outcome as it goes on record: where somebody may mend a lost login meanwhile, it is waited for."""
+    if isinstance(outcome, Failed) and outcome.of_login and outcome.kind == "permanent" and run.holds:
+        return replace(outcome, kind="rate_limited", retry_after_s=AGAIN_S)
+    return outcome
 
 
 def learnt(run: Run, agent: Agent, place: Place, outcome: Worked | Failed) -> None:

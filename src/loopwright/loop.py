@@ -21,11 +21,8 @@ from loopwright.core.limits import Backoff, Convergence, Limits
 from loopwright.core.monitors import Monitors
 from loopwright.core.policy import Asking, Policy
 from loopwright.errors import ConfigError
-from loopwright.places import told
 from loopwright.ports import Agent, Gate
 from loopwright.readers import Fault
-from loopwright.sites import names
-from loopwright.template import read_goal, read_template, used
 
 Duration: TypeAlias = float | str
 Mode: TypeAlias = Literal["in_place", "worktree", "folder", "none"]
@@ -33,7 +30,9 @@ Table: TypeAlias = Mapping[str, Any]
 
 # The tables whose one usual key may stand alone in Python: approval="always".
 _ALONE: Final = {"approval": "when", "workspace": "mode", "deliver": "to"}
-_MANY: Final = frozenset({"gates", "protected", "may_change", "env", "labels"})  # empty is not said
+_MANY: Final = frozenset(
+    {"gates", "protected", "may_change", "env", "labels", "trigger"}
+)  # empty is not said
 _POLICY: Final = Policy()
 
 
@@ -88,6 +87,8 @@ class Loop:
     workspace: str | Table | None = None
     deliver: str | Table | None = None
     notify: Table | None = None
+    trigger: Sequence[Table] = ()
+    server: Table | None = None
     store: str | None = None
 
     def __post_init__(self) -> None:
@@ -115,7 +116,7 @@ class Loop:
     @property
     def watch(self) -> tuple[str, ...]:
         """What no agent may change: `workspace.watch`."""
-        return tuple(_table(self.workspace).get("watch", ()))
+        return tuple(table_of(self.workspace).get("watch", ()))
 
     def spec(self) -> dict[str, Any]:
         """The loop as JSON, in the shape of a loop file; functions as `module:name` or `script:PATH#name`.
@@ -128,6 +129,8 @@ class Loop:
     def _spec(self) -> dict[str, Any]:
         spec: dict[str, Any] = {}
         for key, value in self.said().items():
+            if key in {"trigger", "server"}:  # of who starts runs, not of a run
+                continue
             table, _, name = key.rpartition(".")
             place = spec.setdefault(table, {}) if table else spec
             place[name] = _written(key, value)
@@ -164,14 +167,14 @@ class Loop:
 
     def mode(self, *agents: Agent | None) -> Mode:
         """The workspace mode: what is said, else `in_place` for agents that work in a folder, else `none`."""
-        said: Mode | None = _table(self.workspace).get("mode")
+        said: Mode | None = table_of(self.workspace).get("mode")
         return said or ("in_place" if any(a is not None and a.in_folder for a in agents) else "none")
 
     def resolved(self, agent: Agent, improve: Agent | None = None) -> Loop:
         """The same loop with every default written out, those that the agents bring included."""
         mode = self.mode(agent, improve)
         monitors = Monitors(**(self.monitors or {}))
-        asking = Asking(**{k: v for k, v in _table(self.approval).items() if k in _ASKING})
+        asking = Asking(**{k: v for k, v in table_of(self.approval).items() if k in _ASKING})
         return replace(
             self,
             **{key: getattr(self, key) or getattr(_POLICY, key) for key in _SAME},
@@ -179,8 +182,11 @@ class Loop:
             sandbox=self.sandbox or "none",
             baseline=mode != "none" if self.baseline is None else self.baseline,
             monitors={f.name: getattr(monitors, f.name) for f in fields(monitors)},
-            approval=asdict(asking),
-            workspace={**_table(self.workspace), "mode": mode},
+            approval={
+                **asdict(asking),
+                **{k: v for k, v in table_of(self.approval).items() if k not in _ASKING},
+            },
+            workspace={**table_of(self.workspace), "mode": mode},
             **_limits(self, [a for a in (agent, improve) if a is not None]),
         )
 
@@ -192,7 +198,7 @@ class Loop:
         """The policy of a loop that has every default written out (`resolved`)."""
         whole = self
         limits = {f.name: getattr(whole, f.name) for f in fields(Limits)}
-        approval = {k: v for k, v in _table(whole.approval).items() if k in _ASKING}
+        approval = {k: v for k, v in table_of(whole.approval).items() if k in _ASKING}
         return Policy(
             goal=whole.goal,
             gates=tuple(gate.rule for gate in gates),
@@ -200,7 +206,7 @@ class Loop:
             monitors=Monitors(**(whole.monitors or {})),
             approval=Asking(**approval),
             baseline=bool(whole.baseline),
-            deliver=_table(whole.deliver).get("to", "none"),
+            deliver=table_of(whole.deliver).get("to", "none"),
             known_failures=whole.known_failures == "allow",
             **{key: getattr(whole, key) for key in _SAME},
         )
@@ -210,81 +216,7 @@ _SAME: Final = ("threshold", "until", "start_from", "if_passing")  # called the 
 _ASKING: Final = frozenset(f.name for f in fields(Asking))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assembled:
-    """A loop with all it names: what a host needs to run it.
-
-    `loop` has its goal and prompt read and every default written out: record this one. `mode` is the workspace's.
-    """
-
-    loop: Loop
-    policy: Policy
-    agent: Agent
-    improve: Agent | None
-    gates: tuple[Gate, ...]
-    mode: Mode
-
-
-def assemble(loop: Loop, *, project: Path, path: str, places: Mapping[str, str] | None = None) -> Assembled:
-    """The loop with its agents and gates found, tools and modules of `project` first, programs on `path`.
-
-    `places` says where a dotted key was written, for the messages. `ConfigError` has every problem.
-    """
-    from loopwright.registry import resolve
-
-    faults: list[Fault] = []
-    goal = readers.take(faults, "goal", lambda text: read_goal(text, project), loop.goal)
-    prompt = loop.prompt and readers.take(
-        faults, "prompt", lambda text: read_template(text, project), loop.prompt
-    )
-    if prompt and "notes" in used(prompt) and not loop.notes:
-        faults.append(("prompt", 'the template has {notes}: say notes = "progress.txt" or notes = true'))
-    found = resolve(loop.agent, loop.improve, loop.gates, project=project, path=path)
-    faults += found.faults
-    if not found.faults and not _passable(loop, (gate.rule.required for gate in found.gates)):
-        faults.append(("gates", _HOPELESS))
-    if not found.faults and found.opinions and _table(loop.approval).get("when") != "always":
-        faults.append(("gates", found.opinions))
-    if found.agent is not None:
-        mode = loop.mode(found.agent, found.improve)
-        if mode == "none":
-            faults += [(key, _DEAD) for key in ("protected", "may_change") if getattr(loop, key)]
-            faults += [("notes", f"{loop.notes!r} {_DEAD}, or notes = true")] * isinstance(loop.notes, str)
-            faults += [("gates", f"{g.name}: clean {_DEAD}") for g in found.gates if g.clean]
-        faults += _homeless(loop, mode)
-    if isinstance(loop.notes, str):
-        again = (g for g in loop.protected if names(g, loop.notes))
-        faults += [("notes", f"{loop.notes!r} is protected by {g!r}, so it would be put back") for g in again]
-    if faults or found.agent is None:
-        raise ConfigError(*told(faults, places or {}))
-    whole = replace(loop, goal=goal, prompt=prompt).resolved(found.agent, found.improve)
-    return Assembled(
-        loop=whole,
-        policy=whole.judged_by(found.gates),
-        agent=found.agent,
-        improve=found.improve,
-        gates=found.gates,
-        mode=mode,
-    )
-
-
-_HOPELESS: Final = 'nothing can make this loop pass: add a required gate, or say approval.when = "always" or until = "limits"'
-_APART: Final = 'needs workspace.mode = "worktree" or "folder": a folder of its own'
-_DEAD: Final = 'needs a workspace and this loop has none; say workspace.mode = "in_place"'
-
-
-def _homeless(loop: Loop, mode: Mode) -> list[Fault]:
-    """What is said of a workspace that this loop does not have."""
-    said = _table(loop.workspace)
-    apart = mode in {"worktree", "folder"}
-    faults = [(f"workspace.{key}", _APART) for key in ("setup", "link") if said.get(key) and not apart]
-    if said.get("base") and mode != "worktree":
-        faults.append(("workspace.base", 'needs workspace.mode = "worktree"'))
-    if loop.start_from == "best" and not apart:
-        faults.append(("start_from", f'"best" {_APART}'))
-    if _table(loop.deliver).get("branch") and _table(loop.deliver).get("to") != "branch":
-        faults.append(("deliver.branch", 'needs deliver.to = "branch"'))
-    return faults
+HOPELESS: Final = 'nothing can make this loop pass: add a required gate, or say approval.when = "always" or until = "limits"'
 
 
 def impossible(found: Mapping[str, Any], faults: Iterable[Fault] = ()) -> list[Fault]:
@@ -301,14 +233,10 @@ def impossible(found: Mapping[str, Any], faults: Iterable[Fault] = ()) -> list[F
             else not isinstance(gate, Mapping) or gate.get("required", True)
             for gate in gates
         ]
-        when = _table(found.get("approval")).get("when")
+        when = table_of(found.get("approval")).get("when")
         if not any(required) and when != "always" and found.get("until") != "limits":
-            new.append(("gates", _HOPELESS))
+            new.append(("gates", HOPELESS))
     return new
-
-
-def _passable(loop: Loop, required: Iterable[bool]) -> bool:
-    return any(required) or _table(loop.approval).get("when") == "always" or loop.until == "limits"
 
 
 def _dotted(name: str) -> str:
@@ -321,7 +249,8 @@ def _flat(key: str) -> str:
     return "store" if key == "store.url" else key.removeprefix("limits.")
 
 
-def _table(value: object) -> Mapping[str, Any]:
+def table_of(value: object) -> Mapping[str, Any]:
+    """A table that is said, or an empty one."""
     return value if isinstance(value, Mapping) else {}
 
 

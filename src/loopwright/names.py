@@ -21,7 +21,7 @@ from loopwright.ports import Agent, Gate, Place
 from loopwright.readers import hint
 from loopwright.references import raised
 
-Kind: TypeAlias = Literal["agents", "gates"]
+Kind: TypeAlias = Literal["agents", "gates", "channels"]
 
 BUILT_IN: Final[Mapping[str, Mapping[str, str]]] = {
     "agents": {
@@ -48,6 +48,10 @@ BUILT_IN: Final[Mapping[str, Mapping[str, str]]] = {
             )
         },
         **{name: f"loopwright.gates.suites:{name}" for name in ("tap", "gotest", "jest", "vitest", "cargo")},
+    },
+    "channels": {
+        name: f"loopwright.channels.{name}:{name}"
+        for name in ("inbox", "slack", "email", "webhook", "apprise")
     },
 }
 FROM_FUNCTION: Final[Mapping[str, str]] = {

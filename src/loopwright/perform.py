@@ -76,9 +76,8 @@ async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
         changed := [str(root) for root, seen in (await _outside(run)).items() if outside[root] != seen]
     ):
         outcome = _violation(outcome, changed)
-    fact = _outcome(
-        outcome, before=before, after=after, seconds=seconds, dice=run.dice(), recorded=run.workspace.recorded
-    )
+    told, kept = logins.waited_for(run, outcome), run.workspace.recorded
+    fact = _outcome(told, before=before, after=after, seconds=seconds, dice=run.dice(), recorded=kept)
     journal.record(run.clock.now(), fact)
     try:
         if refused is None:  # before it is on record: after a crash it is then said again, and never left out

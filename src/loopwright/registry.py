@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 from loopwright import vocabulary
 from loopwright.argv import words
+from loopwright.cards import Channel
 from loopwright.errors import ConfigError
 from loopwright.names import (
     BUILT_IN,
@@ -37,7 +38,7 @@ from loopwright.references import SCRIPT, imported
 from loopwright.supervise import tool_path
 from loopwright.units import shown
 
-Made = TypeVar("Made", Agent, Gate)
+Made = TypeVar("Made", Agent, Gate, Channel)
 _NAMED: Final = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)(?::(\S.*))?", re.DOTALL)
 _ATTR: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
@@ -79,6 +80,32 @@ def resolve_gate(value: object, *, project: Path, path: str) -> Gate:
     The options that every gate has are applied to it: `weight` is 2, or 1 when it is not required.
     """
     return _or_config_error(_gate, value, Where(project=project, path=path))
+
+
+def resolve_channels(
+    values: Sequence[object], *, project: Path, path: str
+) -> tuple[tuple[Channel, ...], list[Fault]]:
+    """The channels that names, addresses (`scheme://…`) and tables with `use` mean, and what is wrong with the rest.
+
+    They keep their order and get unique names (`slack-2`).
+    """
+    where = Where(project=project, path=path)
+    faults: list[Fault] = []
+    found: list[Channel] = []
+    for i, value in enumerate(values):
+        try:
+            found.append(_channel(value, where))
+        except WrongError as bad:
+            faults.extend((inside(f"[{i}]", sub), what) for sub, what in bad.faults)
+        except ConfigError as error:
+            faults.extend((f"[{i}]", problem) for problem in error.problems)
+    names = [channel.name for channel in found]
+    again = [names[: i + 1].count(name) for i, name in enumerate(names)]
+    unique = (
+        replace(channel, name=f"{channel.name}-{n}") if n > 1 else channel
+        for channel, n in zip(found, again, strict=True)
+    )
+    return tuple(unique), faults
 
 
 def resolve(agent: object, improve: object, gates: Sequence[object], *, project: Path, path: str) -> Resolved:
@@ -173,6 +200,19 @@ def _gate(value: object, where: Where) -> Gate:
     return made
 
 
+def _channel(value: object, where: Where) -> Channel:
+    if isinstance(value, str) and "://" in value:
+        value = {"use": "apprise", "url": value}
+    if isinstance(value, str):
+        found = _NAMED.fullmatch(value)
+        if not _ATTR.fullmatch(value) and not (found and factory("channels", found[1])):
+            raise wrong(nameless("channels", value))
+    made = _named("channels", value, where)
+    if not isinstance(made, Channel):
+        raise wrong(f"{_called(value)} gives {shown(made)}, not a channel")
+    return made
+
+
 def _called(value: object) -> str:
     if isinstance(value, Mapping):
         return repr(value["use"])
@@ -184,7 +224,7 @@ def _title(value: object) -> str:
 
 
 def _named(kind: Kind, value: Any, where: Where) -> object:
-    if isinstance(value, Agent | Gate):
+    if isinstance(value, Agent | Gate | Channel):
         return value
     if isinstance(value, Mapping):
         return _used(kind, {key: thawed(item) for key, item in value.items()}, where)
@@ -232,12 +272,12 @@ def _product(
     """
     shared = {key: item for key, item in given.items() if kind == "gates" and key in vocabulary.GATE}
     own = {key: item for key, item in given.items() if key not in shared}
-    if isinstance(made, Agent | Gate) or not is_factory(made):
+    if isinstance(made, Agent | Gate | Channel) or not is_factory(made):
         if own or argument is not None:
             raise WrongError(*((key, f"unknown option: {label} has none of its own") for key in own or [""]))
         product = (
             made
-            if isinstance(made, Agent | Gate) or not callable(made)
+            if isinstance(made, Agent | Gate | Channel) or not callable(made) or kind == "channels"
             else builtin(FROM_FUNCTION[kind])(made)
         )
         return _shared(product, shared, {})

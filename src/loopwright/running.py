@@ -12,6 +12,7 @@ from collections import ChainMap
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
@@ -76,6 +77,8 @@ class Run:
     notes: str | bool | None = None  # a file that the agent keeps: in the workspace, or (true) outside it
     render: Callable[[Attempt], str] | None = None  # makes the prompt of an attempt, when it is asked for
     on_tamper: Literal["restore", "block", "ask"] | None = None  # what becomes of changed evidence
+    patience_s: float = inf  # a longer wait is given back to the host
+    holds: bool = False  # a lost login is waited for
     waits: bool = False  # for the person who is asked, with the run kept open
     person: Callable[[Run], None] = lambda _: None  # called again and again while one is waited for
 

@@ -37,22 +37,17 @@ from loopwright.readers import (
     wrong,
 )
 from loopwright.sites import branch, commands, glob, inner_folder, inner_path, notes, revision
+from loopwright.unattended import NEWS, server, trigger, variable
 from loopwright.units import shown
 
 # Accepted by shape, refused by value: the key, and the values that work in this version. A value that
 # ends in ":" is a URL scheme; an empty list or table is always fine, it asks for nothing.
 LATER: Final[Mapping[str, tuple[object, ...]]] = {
-    "approval.channels": (),
-    "approval.approvers": (),
     "workspace.path": (".",),
     "workspace.remote": (),
     "deliver.to": ("none", "branch"),
-    "notify.to": (),
-    "notify.on": (),
     "store.url": ("memory:", "files:", "sqlite:"),
     "store.artifacts": (),
-    "server": (),
-    "trigger": (),
 }
 
 
@@ -67,7 +62,6 @@ def stray(word: str, known: Iterable[str], what: str = "key") -> str:
 
 _table = partial(table, stray=stray)
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,57}[A-Za-z0-9_-])?")
-_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def loop_name(value: object) -> str:
@@ -75,14 +69,6 @@ def loop_name(value: object) -> str:
     found = text(value)
     if not _NAME.fullmatch(found) or ".." in found:
         raise wrong(f"{shown(found)} is not a name: letters, digits, '.', '_' and '-', 59 at most")
-    return found
-
-
-def variable(value: object) -> str:
-    """The name of an environment variable, without its value."""
-    found = text(value)
-    if not _VARIABLE.fullmatch(found):
-        raise wrong(f"{shown(found)} is not the name of an environment variable (names only, never values)")
     return found
 
 
@@ -248,18 +234,6 @@ WORKSPACE: Final[Mapping[str, Read]] = {
     "watch": list_of(text),
     "remote": text,
 }
-_TRIGGER: Final[Mapping[str, Read]] = {
-    **dict.fromkeys(("cron", "webhook", "tz", "misfire", "overlap", "key", "filter"), text),
-    "watch": lambda value: text(value) if isinstance(value, str) else list_of(text)(value),
-    "jitter": length,
-}
-
-
-def _trigger(value: object) -> Any:
-    found = _table(_TRIGGER)(value)
-    if sum(word in found for word in ("cron", "webhook", "watch")) != 1:
-        raise wrong("a trigger has exactly one of cron, webhook, watch")
-    return found
 
 
 def _store_url(value: object) -> str:
@@ -285,7 +259,7 @@ APPROVAL: Final[Mapping[str, Read]] = {
     "approvers": list_of(text),
 }
 DELIVER: Final[Mapping[str, Read]] = {"to": one_of("none", "branch", "pr"), "branch": branch}
-NOTIFY: Final[Mapping[str, Read]] = {"to": list_of(_named), "on": list_of(text)}
+NOTIFY: Final[Mapping[str, Read]] = {"to": list_of(_named), "on": list_of(one_of(*NEWS))}
 STORE: Final[Mapping[str, Read]] = {"url": _store_url, "artifacts": text}
 TOP: Final[Mapping[str, Read]] = {
     "name": loop_name,
@@ -318,8 +292,8 @@ KEYS: Final[Mapping[str, Read]] = {
     "deliver": _table(DELIVER),
     "notify": _table(NOTIFY),
     **{f"store.{name}": read for name, read in STORE.items()},
-    "server": _table({}, rest=plain),
-    "trigger": list_of(_trigger),
+    "server": server,
+    "trigger": list_of(trigger),
 }
 
 

@@ -13,10 +13,11 @@ from types import SimpleNamespace
 import pytest
 from a_place import place, score
 
+from loopwright.assembled import assemble
 from loopwright.errors import BadEvidence, ConfigError, NotStartable
 from loopwright.gates import _candidate, _model
 from loopwright.gates.judge import judge
-from loopwright.loop import Loop, assemble
+from loopwright.loop import Loop
 from loopwright.ports import Seen
 from loopwright.redact import redactor
 from loopwright.registry import resolve_gate

@@ -11,12 +11,13 @@ from types import ModuleType
 import pytest
 
 from loopwright import units
+from loopwright.assembled import assemble
 from loopwright.core.judge import Rule
 from loopwright.core.limits import Backoff, Convergence
 from loopwright.core.monitors import Stall
 from loopwright.errors import ConfigError
 from loopwright.gates.function import gate
-from loopwright.loop import Loop, assemble
+from loopwright.loop import Loop
 from loopwright.ports import Agent, Gate
 
 

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 from test_prompt import ATTEMPT, closed, told
 
+from loopwright.assembled import assemble
 from loopwright.config import load
 from loopwright.core.values import Best, Notes
 from loopwright.errors import ConfigError
-from loopwright.loop import Loop, assemble
+from loopwright.loop import Loop
 from loopwright.prompt import FEEDBACK_BYTES, NOTES_BYTES, prompt
 from loopwright.readers import WrongError
 from loopwright.template import MOST_BYTES, PLACEHOLDERS, fill, read_goal, read_template

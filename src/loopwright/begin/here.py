@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Final
 
 from loopwright import ledger
+from loopwright.assembled import assemble
 from loopwright.begin.findings import Finding, Here, Status
 from loopwright.config import Loaded
 from loopwright.errors import ConfigError, NotStartable, StoreError
 from loopwright.hosts import apart, environment, take
 from loopwright.hosts.ways import STATE, Ways
 from loopwright.journal import Journal
-from loopwright.loop import assemble
 from loopwright.report.figures import brief, count, moment
 from loopwright.stores.opened import open_store, store_exists, store_path
 from loopwright.workspace.copies import WHERE

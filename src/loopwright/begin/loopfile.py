@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from loopwright.assembled import assemble
 from loopwright.begin.project import Project, look
 from loopwright.begin.tools import CODERS, Found, GateText, coder, detect
 from loopwright.config import FILE, named
@@ -25,7 +26,7 @@ from loopwright.errors import ConfigError, UsageError
 from loopwright.hosts import environment
 from loopwright.hosts.rehearse import rehearse
 from loopwright.hosts.ways import Ways
-from loopwright.loop import Loop, assemble
+from loopwright.loop import Loop
 from loopwright.report.figures import brief, safe
 from loopwright.units import duration
 

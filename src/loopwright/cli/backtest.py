@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import click
 
+from loopwright.assembled import assemble
 from loopwright.cli import words
 from loopwright.cli.read import emit
 from loopwright.cli.where import as_json, enter, find, opened, places
 from loopwright.config import load
 from loopwright.journal import history
-from loopwright.loop import assemble
 from loopwright.report.backtest import BEYOND, Standing, Tested, backtest, record, unfit
 from loopwright.report.figures import brief, count, money, score
 

@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from loopwright.argv import words
+from loopwright.assembled import Assembled
 from loopwright.errors import ConfigError, NotStartable
 from loopwright.hosts import environment, sandbox
 from loopwright.hosts.take import outputs_of
 from loopwright.hosts.ways import STATE, Ways
 from loopwright.journal import Journal
-from loopwright.loop import Assembled, Loop
+from loopwright.loop import Loop
 from loopwright.ports import Lease
 from loopwright.supervise import Exit, Process, supervise
 from loopwright.workspace import copies
@@ -71,7 +72,9 @@ async def enter(
     copy, made = None, False
     if is_apart(assembled.mode):
         stack.enter_context(lock(copies.home(state, run), state, run, me))
-        copy, made = await _move_in(run, assembled, ways, lease, known=journal.exists, idle=idle)
+        copy, made = await _move_in(
+            run, assembled, ways, lease, known=journal.state.claim is not None, idle=idle
+        )
         root = copy.root
     elif assembled.mode != "none":
         lend = borrow if ways.scratch is not None else lock
@@ -120,7 +123,7 @@ async def _move_in(
 ) -> tuple[Copy, bool]:
     """The copy that `run` works in, and whether it is a new one.
 
-    `known`: the run is on record. `ConfigError` when it cannot be made or set up, or agent or gates are not found
+    `known`: somebody had the run before. `ConfigError` when it cannot be made or set up, or agent or gates are not found
     in it.
     """
     state = ways.project / STATE

@@ -12,9 +12,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
+from loopwright.assembled import Assembled
 from loopwright.errors import ConfigError, NotStartable
 from loopwright.hosts.ways import STATE, Ways
-from loopwright.loop import Assembled, Loop
+from loopwright.loop import Loop
 from loopwright.ports import Place
 from loopwright.redact import Redactor, redactor
 from loopwright.supervise import child_environment, tool_path

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+from loopwright.assembled import Assembled, assemble
 from loopwright.clock import Clock
 from loopwright.core import events as ev
 from loopwright.core.limits import in_force
@@ -23,7 +24,7 @@ from loopwright.hosts import apart, deliver, environment, opening, sandbox, take
 from loopwright.hosts.mend import handed_over, mend
 from loopwright.hosts.ways import STATE, Held, Ways, silent
 from loopwright.journal import Journal
-from loopwright.loop import Assembled, Loop, assemble
+from loopwright.loop import Loop
 from loopwright.mending import mended
 from loopwright.ports import Lease
 from loopwright.prompting import notes_file, renderer
@@ -107,6 +108,17 @@ async def resume(run: str, ways: Ways) -> Held:
         elif state.paused or state.pause or state.expired:
             wanted.append(ev.Resumed(by=ways.by))
         return await _hold(journal, assembled, ways, stack, *wanted, programs=_programs(run, assembled, ways))
+
+
+async def take_up(run: str, ways: Ways) -> Held:
+    """Goes on with a run on record as it stands, and reopens nothing: what a host does with runs that nobody drives."""
+    with ExitStack() as stack:
+        journal = _journal(run, ways, stack)
+        if journal.state.finished is not None:
+            return Held(state=journal.state)
+        loop = Loop.from_spec(journal.state.spec)
+        assembled = assemble(loop, project=ways.project, path=ways.environ.get("PATH", ""))
+        return await _hold(journal, assembled, ways, stack, programs=_programs(run, assembled, ways))
 
 
 async def settle(run: str, ways: Ways) -> Held:
@@ -261,6 +273,8 @@ def _opened(
         template=assembled.loop.prompt,
         notes=assembled.loop.notes,
         on_tamper=assembled.loop.on_tamper,
+        patience_s=ways.patience_s,
+        holds=ways.holds,
         waits=ways.wait,
         person=ways.person,
         sandbox=sandbox.wrapping(assembled.loop, ways, root, apart.copy_of(journal.run, assembled, ways)),

@@ -272,6 +272,8 @@ def _decide(store: Store, state: LoopState, live: ev.ApprovalRequested, said: Sa
 
 def _refused(state: LoopState, live: ev.ApprovalRequested, said: Said) -> str | None:
     """Why this answer cannot be taken as it is; `None` when it can."""
+    if not _may(state, said):
+        return f"{said.by} on {said.channel} is not among this loop's approval.approvers"
     if said.answer == "revise" and not said.note.strip():
         return "revise needs a note: it is what the agent reads"
     if said.override is not None and not said.override.strip():
@@ -283,6 +285,12 @@ def _refused(state: LoopState, live: ev.ApprovalRequested, said: Said) -> str | 
             "to accept it all the same, approve with a reason to override that"
         )
     return None
+
+
+def _may(state: LoopState, said: Said) -> bool:
+    """Whether the loop lets this person decide: all may where it names none, else `channel:who` or a whole `channel`."""
+    named = (state.spec.get("approval") or {}).get("approvers") or ()
+    return not named or said.channel in named or f"{said.channel}:{said.by}" in named
 
 
 def _compared(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from loopwright.assembled import Assembled, assemble
 from loopwright.core import events as ev
 from loopwright.core.head import exit_code
 from loopwright.core.policy import Policy
@@ -21,7 +22,7 @@ from loopwright.hosts import apart, environment, opening
 from loopwright.hosts.local import start
 from loopwright.hosts.ways import Ways
 from loopwright.journal import history
-from loopwright.loop import Assembled, Loop, assemble
+from loopwright.loop import Loop
 from loopwright.stores.memory import MemoryStore
 from loopwright.supervise import child_environment
 

@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from loopwright.assembled import Assembled
 from loopwright.errors import ConfigError
 from loopwright.hosts.ways import STATE, Ways
-from loopwright.loop import Assembled, Loop
+from loopwright.loop import Loop
 from loopwright.workspace.ours import Copy
 from loopwright.workspace.plumbing import find_repository
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +38,8 @@ class Ways:
     begin: Callable[[str], None] = lambda _: None
     tell: Callable[[str], None] = silent  # a line of news for the person who started it
     signals: Callable[[Run], None] = lambda _: None  # connects Ctrl-C and TERM to the open run
+    patience_s: float = inf  # a longer wait for a time is given back, for the host to come again then
+    holds: bool = False  # an agent's lost login makes a run wait for it, instead of ending it
     wait: bool = False  # for the person who is asked, instead of giving the run back
     person: Callable[[Run], None] = lambda _: None  # called again and again while one is waited for
     accept_changes: bool = False
