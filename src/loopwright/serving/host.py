@@ -55,7 +55,7 @@ async def host(live: Live, *, ready: Callable[[], None] = lambda: None) -> int:
     work = asyncio.create_task(_kept(live, "runs", Live.work), name="runs")
     tasks = [asyncio.create_task(_kept(live, name, part), name=name) for name, part in parts().items()]
     ready()
-    number = await ended
+    received = await ended
     await _ended([work, *tasks])
     handing = asyncio.create_task(live.workers.leave(GRACE_S))
     hurried = asyncio.create_task(hurry.wait())
@@ -63,7 +63,7 @@ async def host(live: Live, *, ready: Callable[[], None] = lambda: None) -> int:
     if not handing.done():
         await live.workers.leave(0.0)
     await _ended([handing, hurried])
-    return number
+    return received
 
 
 async def _kept(live: Live, name: str, part: Part) -> None:
