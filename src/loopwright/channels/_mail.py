@@ -28,7 +28,6 @@ def mail(card: Card, to: str, sender: str, key: bytes, *, again: bool = False) -
     domain = parseaddr(sender)[1].rpartition("@")[2]
     root = f"<run-{_letters(card.run)}@{domain}>"
     asked = f"<{_letters('asked', card.run, card.approval or '', to)}@{domain}>"
-    over = bool(card.decided or card.superseded or card.unreached)
     link = card.link
     if link and key and card.approval:
         link = with_ticket(link, key, card.run, card.approval, to)
@@ -36,8 +35,8 @@ def mail(card: Card, to: str, sender: str, key: bytes, *, again: bool = False) -
     found["From"] = sender
     found["To"] = to
     found["Subject"] = ("Re: " if again else "") + one_line(f"[{card.loop}] {card.title}")
-    first = bool(card.approval) and not over and not again
-    found["Message-ID"] = asked if first else f"<{_words.key_of(card, to)}@{domain}>"
+    own = f"<{_words.key_of(card, to, again=again)}@{domain}>"
+    found["Message-ID"] = asked if card.approval and not again else own
     found["In-Reply-To"] = asked if again and card.approval else root
     found["References"] = f"{root} {asked}" if again and card.approval else root
     found["List-Id"] = f"<{_label(card.loop)}.loopwright.{domain}>"

@@ -34,14 +34,19 @@ def of_env(said: str, environ: Mapping[str, str], what: str) -> str:
     return environ[name]
 
 
-def key_of(card: Card, *more: str) -> str:
-    """32 letters that say which message this is: the same for every try to send it, after a restart too."""
-    over = "" if card.decided is None else f"{card.decided.answer} {card.decided.by} {card.decided.at}"
+def key_of(card: Card, *more: str, again: bool = False) -> str:
+    """32 letters that say which message this is: the same for every try to send it, after a restart too.
+
+    `again`: it brings something that was sent up to date, so it is another for everything that is new.
+    """
     news = "" if card.approval else f"{card.title} {card.head.get('reason')}"
     if card.about in {"failed", "finished"}:  # a run that was taken up again can end again
         news += f" {card.head.get('iterations')} {card.head.get('duration_s')}"
-    parts = (card.run, card.about, card.approval or "", news, over, str(card.superseded), *card.unreached)
-    return hashlib.sha256("\0".join((*parts, *more)).encode()).hexdigest()[:32]
+    parts = [card.run, card.about, card.approval or "", news, *more]
+    if again:
+        over = "" if card.decided is None else f"{card.decided.answer} {card.decided.by} {card.decided.at}"
+        parts += ["again", over, str(card.superseded), *card.unreached]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
 def outcome(card: Card) -> str:

@@ -40,9 +40,9 @@ class _Line:
         self._secrets = secrets
         self._private = private
 
-    async def show(self, card: Card, ref: str | None) -> str:  # noqa: ARG002 - each message stands by itself
+    async def show(self, card: Card, ref: str | None) -> str:
         """Posts the card; the message's id."""
-        body, message = payload(card), f"msg_{_words.key_of(card)}"
+        body, message = payload(card), f"msg_{_words.key_of(card, again=ref is not None)}"
         headers = signed(self._secrets, message, datetime.now(UTC), body)
         answer = await _outward.post(self._to, headers, body, private=self._private)
         if 200 <= answer.status < 300:

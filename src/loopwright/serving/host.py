@@ -30,9 +30,14 @@ async def refreshing(live: Live) -> None:
         await asyncio.sleep(REFRESH_S)
 
 
+async def posting(live: Live) -> None:
+    """Sends requests and news, until it is cancelled."""
+    await live.post.work()
+
+
 def parts() -> Mapping[str, Part]:
     """What a server does beside driving runs, by name."""
-    return {"loops": refreshing}
+    return {"loops": refreshing, "post": posting}
 
 
 async def host(live: Live, *, ready: Callable[[], None] = lambda: None) -> int:

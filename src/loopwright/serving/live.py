@@ -22,6 +22,8 @@ from loopwright.hosts.ways import Ways
 from loopwright.ports import Observe, Store
 from loopwright.serving import starts
 from loopwright.serving.book import Book, Served
+from loopwright.serving.card import Source
+from loopwright.serving.post import Post
 from loopwright.serving.workers import PATIENCE_S, Workers
 from loopwright.stores.opened import open_store, owner
 from loopwright.together import Together
@@ -50,6 +52,7 @@ class Live:
     observe: Callable[[str, LoopState], tuple[Observe, ...]] = _unseen
     me: str = field(default_factory=owner)
     workers: Workers = field(init=False)
+    post: Post = field(init=False)
     _together: Together = field(init=False)
     _of_thread: threading.local = field(default_factory=threading.local)
     _loop: asyncio.AbstractEventLoop | None = None
@@ -60,6 +63,7 @@ class Live:
         self.workers = Workers(
             store=self.store, limit=self.server.workers, ways=self._ways, tell=self.tell, mine=self._is_mine
         )
+        self.post = Post(source=self._source, stores=self.stores, me=self.me, tell=self.tell)
 
     @property
     def problems(self) -> Mapping[str, str]:
@@ -135,6 +139,9 @@ class Live:
         """Drives runs until it is cancelled."""
         self._loop = asyncio.get_running_loop()
         await self.workers.work()
+
+    def _source(self) -> Source:
+        return Source(project=self.project, environ=self.environ, public_url=self.server.public_url)
 
     def _ways(self, run: str, state: LoopState) -> Ways:
         return Ways(
