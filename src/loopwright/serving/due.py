@@ -105,7 +105,7 @@ class Desk:
         """The run as it stands, if its head says that there may be something to tell."""
         head = loads(body)
         ended = head["exit_code"] is not None and head["exit_code"] != 6
-        said = (head["approval"], head["reason"], str(head["alerts"][-1:]), ended and head["iterations"])
+        said = (head["approval"], head["reason"], str(head["alerts"][-1:]), ended and head["updated_at"])
         before = self._known.get(run)
         self._known[run] = (hash(body), said)
         if before is not None and before[1] == said:
