@@ -104,7 +104,8 @@ def gates(card: Card) -> list[str]:
     told = []
     for scored in card.shown.gates if card.shown is not None else ():
         given = scored.score
-        told.append(f"{scored.gate} {MARKS.get(given.status, '?')} {score(given.value)}")
+        free = " (advisory)" if card.required is not None and scored.gate not in card.required else ""
+        told.append(f"{scored.gate} {MARKS.get(given.status, '?')} {score(given.value)}{free}")
         if given.status != "pass" and given.reason:
             told += [f"  {line}" for line in at_most(given.reason.splitlines(), 5)]
     return told

@@ -16,13 +16,14 @@ from loopwright.codec import plain
 from loopwright.core import events as ev
 from loopwright.core.head import document, exit_code, reason
 from loopwright.core.state import LoopState
-from loopwright.errors import WorkspaceError
+from loopwright.errors import ConfigError, WorkspaceError
 from loopwright.figures import brief, safe, score
 from loopwright.hosts import people
 from loopwright.hosts.ways import STATE
 from loopwright.journal import Journal, history
 from loopwright.ports import Store
 from loopwright.redact import Redactor, redactor
+from loopwright.registry import resolve
 from loopwright.workspace.opened import open_workspace
 
 PATCH_BYTES: Final = 40_000
@@ -148,12 +149,24 @@ def _card(
         head=clean(plain(document(state)), secrets),
         shown=None if shown is None else clean(shown, secrets),
         approval=None if asked is None else asked.id,
+        required=None if asked is None else _required(state.spec, source),
         link=None if source.public_url is None else f"{source.public_url}/runs/{state.run}{page}",
     )
     if about == "alert" or before is None or after is None:
         return card
     folder = Path(state.workspace) if state.workspace is not None else source.project
     return _with_diff(card, folder, before, after, secrets)
+
+
+def _required(spec: Mapping[str, Any], source: Source) -> tuple[str, ...] | None:
+    """The gates that must pass, by name; `None` where they mean nothing here."""
+    try:
+        found = resolve(
+            None, None, spec.get("gates", ()), project=source.project, path=source.environ.get("PATH", "")
+        )
+    except ConfigError:
+        return None
+    return None if found.faults else tuple(gate.name for gate in found.gates if gate.rule.required)
 
 
 def _with_diff(card: Card, folder: Path, before: str, after: str, secrets: Redactor) -> Card:

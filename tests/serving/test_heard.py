@@ -1,0 +1,79 @@
+"""Channels that cannot work where a loop is to run are refused; those that only tell are named."""
+
+import pytest
+
+from loopwright import Loop
+from loopwright.assembled import assemble
+from loopwright.cards import Channel
+from loopwright.serving.heard import only_told, server_alive, unheard
+from loopwright.stores.opened import open_store, owner
+
+MAIL = {"use": "email", "to": ["a@example.org"], "sender": "l@example.org"}
+HOOK = {"use": "webhook", "url": "https://x.org/", "secret": "S"}
+
+
+async def _heard(*_):
+    raise AssertionError
+
+
+def clicks() -> Channel:
+    return Channel(name="clicks", open=None, linked=True, hear=_heard)
+
+
+def socket() -> Channel:
+    return Channel(name="socket", open=None, listen=_heard)
+
+
+def made(tmp_path, *channels, notify=()):
+    loop = Loop(
+        "g",
+        agent=lambda _: 1,
+        gates=[lambda _: True],
+        approval={"channels": list(channels)},
+        notify={"to": list(notify)},
+    )
+    return assemble(loop, project=tmp_path, path="")
+
+
+CLICKS, SOCKET = "test_heard:clicks", "test_heard:socket"
+
+
+@pytest.mark.parametrize(
+    ("channels", "alive", "url", "refused", "silent"),
+    [
+        (["inbox"], False, None, [], []),
+        ([], False, None, [], []),
+        ([MAIL], False, "https://x.org", ["email needs a server"], []),
+        ([MAIL, HOOK], False, "https://x.org", ["email and webhook need a server"], []),
+        ([MAIL], True, None, [], ["email: no answers there"]),
+        ([MAIL], True, "https://x.org", [], []),
+        ([HOOK, SOCKET], True, None, [], []),
+        ([CLICKS], True, None, ["nobody could answer on clicks"], []),
+        ([CLICKS], True, "https://x.org", [], []),
+        (["discord://a/b", "inbox"], True, "https://x.org", [], ["apprise: no answers there"]),
+    ],
+)
+def test_what_is_refused_and_what_is_said(tmp_path, channels, alive, url, refused, silent):
+    assembled = made(tmp_path, *channels)
+    told = unheard(assembled, server_alive=alive, public_url=url)
+    assert len(told) == len(refused)
+    assert all(part in line for part, line in zip(refused, told, strict=True))
+    lines = only_told(assembled, public_url=url)
+    assert len(lines) == len(silent)
+    assert all(part in line for part, line in zip(silent, lines, strict=True))
+
+
+def test_news_need_a_server_too(tmp_path):
+    (told,) = unheard(made(tmp_path, notify=["discord://a/b"]), server_alive=False, public_url=None)
+    assert told.startswith("notify.to: apprise needs a server that sends")
+
+
+@pytest.mark.parametrize("url", ["sqlite:///s.db", "files:s", "memory:"])
+def test_the_leader_tells_whether_a_server_lives(tmp_path, url):
+    store = open_store(url, tmp_path)
+    assert not server_alive(store, owner())
+    lease = store.lease("post:", owner(), 30)
+    assert server_alive(store, owner())
+    lease.release()
+    assert not server_alive(store, owner())
+    store.close()
