@@ -165,7 +165,7 @@ def _beside(file: Path, body: bytes) -> list[Path]:
         return []
     goal, prompt = document.get("goal"), document.get("prompt")
     named = [goal[1:] if isinstance(goal, str) and goal.startswith("@") else None, prompt]
-    return [file.parent / each for each in named if isinstance(each, str)]
+    return [file.parent / each for each in named if isinstance(each, str) and "\n" not in each]
 
 
 def _files(named: tuple[Path, ...], project: Path) -> list[Path]:
