@@ -32,7 +32,10 @@ HEAD_KEYS = ("updated_at", "approval", "wake")
 @as_json
 @places
 def list_(all_: bool, since: str | None, json_: bool, folder: str, store: str | None) -> int:
-    """Show active runs, newest first; with --since the finished ones too: the morning after a night."""
+    """Show active runs, newest first.
+
+    With --since those that finished in that time too: the morning after a night.
+    """
     all_ = all_ or since is not None
     after = datetime.now(UTC) - timedelta(seconds=_age(since)) if since else None
     where = nearest(enter(folder), store)
