@@ -323,11 +323,11 @@ def test_a_missing_or_weak_secret_refuses_to_open():
 SAID = {"run": "r", "approval": "0123456789abcdef", "answer": "approve", "by": "ci-bot"}
 
 
-def heard(body, *, key=NEW, at=None, headers=None, told="recorded", environ=ENVIRON):
+def heard(body, *, key=NEW, late_s=0, headers=None, told="recorded", environ=ENVIRON):
     """The reply to a decision, and what was answered."""
     body = body if isinstance(body, bytes) else json.dumps(body).encode()
     now = datetime.now(UTC)
-    stamp = at or now
+    stamp = now - timedelta(seconds=late_s)
     signature = Webhook(key).sign("msg_1", stamp, body.decode("utf-8", "replace"))
     given = {
         "webhook-id": "msg_1",
@@ -361,8 +361,8 @@ def test_with_several_secrets_each_is_believed():
     "wrong",
     [
         {"key": OLD},
-        {"at": datetime.now(UTC) - timedelta(seconds=301)},
-        {"at": datetime.now(UTC) + timedelta(seconds=330)},
+        {"late_s": 302},
+        {"late_s": -302},
         {"headers": {"webhook-id": "msg_2"}},
         {"headers": {"webhook-signature": ""}},
         {"headers": {"webhook-signature": "v1," + "é" * 10}},
