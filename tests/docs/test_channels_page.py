@@ -94,6 +94,7 @@ def test_what_a_webhook_says_and_hears():
     data = json.loads(hooks.payload(made[0]))["data"]
     said = spans(prose(PAGE).partition("`data` holds ")[2].partition(":")[0])
     assert missing_words(said, data) == ([], [])
+    rows = next(rows for heading, rows in tables(PAGE) if heading == "What comes in")
     told = {
         word: int(row[0]) for row in rows if row[0].isdigit() for word in spans(row[1]) if word != "invalid"
     }
