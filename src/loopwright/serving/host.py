@@ -35,9 +35,14 @@ async def posting(live: Live) -> None:
     await live.post.work()
 
 
+async def listening(live: Live) -> None:
+    """Hears what channels bring, until it is cancelled."""
+    await live.ears.work()
+
+
 def parts() -> Mapping[str, Part]:
     """What a server does beside driving runs, by name."""
-    return {"loops": refreshing, "post": posting}
+    return {"loops": refreshing, "post": posting, "ears": listening}
 
 
 async def host(live: Live, *, ready: Callable[[], None] = lambda: None) -> int:

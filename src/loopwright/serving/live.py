@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from loopwright.calling import alone
+from loopwright.cards import Incoming, Reply
 from loopwright.core.state import LoopState
 from loopwright.errors import UsageError
 from loopwright.hosts.local import resume
@@ -23,6 +24,7 @@ from loopwright.ports import Observe, Store
 from loopwright.serving import starts
 from loopwright.serving.book import Book, Served
 from loopwright.serving.card import Source
+from loopwright.serving.ears import Ears
 from loopwright.serving.post import Post
 from loopwright.serving.workers import PATIENCE_S, Workers
 from loopwright.stores.opened import open_store, owner
@@ -53,6 +55,7 @@ class Live:
     me: str = field(default_factory=owner)
     workers: Workers = field(init=False)
     post: Post = field(init=False)
+    ears: Ears = field(init=False)
     _together: Together = field(init=False)
     _of_thread: threading.local = field(default_factory=threading.local)
     _loop: asyncio.AbstractEventLoop | None = None
@@ -68,7 +71,15 @@ class Live:
             mine=self._is_mine,
             turn=_has_turn,
         )
-        self.post = Post(source=self._source, stores=self.stores, me=self.me, tell=self.tell)
+        self.post = Post(source=self.source, stores=self.stores, me=self.me, tell=self.tell)
+        self.ears = Ears(
+            project=self.project,
+            environ=self.environ,
+            book=self.book,
+            stores=self.stores,
+            nudge=self.nudge,
+            tell=self.tell,
+        )
 
     @property
     def problems(self) -> Mapping[str, str]:
@@ -140,12 +151,17 @@ class Live:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self.workers.nudge)
 
+    async def hear(self, name: str, incoming: Incoming) -> Reply:
+        """What a channel answers to a request of its service. Any event loop may ask."""
+        return await self.ears.hear(name, incoming)
+
     async def work(self) -> None:
         """Drives runs until it is cancelled."""
         self._loop = asyncio.get_running_loop()
         await self.workers.work()
 
-    def _source(self) -> Source:
+    def source(self) -> Source:
+        """What cards and links are made of."""
         return Source(project=self.project, environ=self.environ, public_url=self.server.public_url)
 
     def _ways(self, run: str, state: LoopState) -> Ways:

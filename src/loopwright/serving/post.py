@@ -8,6 +8,7 @@ the process died between the two; channels then use the same message id. What co
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
@@ -87,7 +88,7 @@ class _Task:
     due: Due
     tries: int = 0
     problem: str = ""
-    again: float | None = None  # by the event loop's clock
+    again: float | None = None  # by the monotonic clock
     task: asyncio.Task[None] | None = None
 
 
@@ -213,7 +214,6 @@ class Post:
 
     async def _tried(self, each: _Task) -> str | None:
         """Where the message stands once it is sent; `None` where it is given up, or not wanted any more."""
-        loop = asyncio.get_running_loop()
         while True:
             fault = await self._shown(each.due)
             if isinstance(fault, str):
@@ -227,7 +227,7 @@ class Post:
                 return None
             if first:
                 self.tell(f"{_named(each.due)} is tried again in {seconds(pause_s)}: {each.problem}")
-            each.again = loop.time() + pause_s
+            each.again = time.monotonic() + pause_s
             await asyncio.sleep(pause_s)
             each.again = None
             still = await self._in_store(partial(_still, due=each.due))
@@ -315,10 +315,7 @@ def _bound(found: dict[Any, Any]) -> None:
 
 
 def _pending(each: _Task) -> Pending:
-    again = None
-    if each.again is not None:
-        with suppress(RuntimeError):  # asked from another thread
-            again = max(0.0, each.again - asyncio.get_running_loop().time())
+    again = None if each.again is None else max(0.0, each.again - time.monotonic())
     return Pending(
         run=each.due.run,
         what=each.due.what,
