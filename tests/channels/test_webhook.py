@@ -114,7 +114,7 @@ def test_each_try_is_the_same_message_and_each_update_another():
         (news(), "loopwright.run.failed"),
         (news(about="finished"), "loopwright.run.finished"),
         (news(about="alert"), "loopwright.run.alert"),
-        (news(about="needs_you"), "loopwright.approval.requested"),
+        (news(about="needs_you"), "loopwright.run.needs_you"),
     ],
 )
 def test_the_kinds_of_messages(made, kind):

@@ -89,7 +89,7 @@ def test_the_figures_are_those_of_the_code():
 def test_what_a_webhook_says_and_hears():
     kinds = set(table(PAGE, "What goes out"))
     made = [cards_of.card(), cards_of.card(decided=cards_of.APPROVED), cards_of.card(superseded=True)]
-    made += [cards_of.news(about=about) for about in ("finished", "failed", "alert")]
+    made += [cards_of.news(about=about) for about in due.NEWS]
     assert kinds == {hooks.kind(card) for card in made}
     data = json.loads(hooks.payload(made[0]))["data"]
     said = spans(prose(PAGE).partition("`data` holds ")[2].partition(":")[0])

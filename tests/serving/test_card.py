@@ -98,7 +98,7 @@ def test_news_say_how_it_ended(project, store):
     key = f"quality_reached-{state.iteration}-{state.totals.attempts}"
     source = Source(project=project, environ={})
     card = of_news(store, "r", "finished", source, key=key)
-    assert card.title == "r is done: quality_reached after 1 iterations, best score 1.00"
+    assert card.title == "r is done: quality_reached after 1 iteration, best score 1.00"
     assert (card.approval, card.shown, card.link, card.files) == (None, None, None, None)
     assert card.head["phase"] == "complete"
     assert of_news(store, "r", "failed", source, key=key) is None

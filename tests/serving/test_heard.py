@@ -58,14 +58,17 @@ def test_what_is_refused_and_what_is_said(tmp_path, channels, alive, url, refuse
     told = unheard(assembled, server_alive=alive, public_url=url)
     assert len(told) == len(refused)
     assert all(part in line for part, line in zip(refused, told, strict=True))
-    lines = only_told(assembled, public_url=url)
+    lines = only_told(assembled, server_alive=alive, public_url=url)
     assert len(lines) == len(silent)
     assert all(part in line for part, line in zip(silent, lines, strict=True))
 
 
-def test_news_need_a_server_too(tmp_path):
-    (told,) = unheard(made(tmp_path, notify=["discord://a/b"]), server_alive=False, public_url=None)
-    assert told.startswith("notify.to: apprise needs a server that sends")
+def test_news_wait_for_a_server_and_keep_no_run_from_beginning(tmp_path):
+    assembled = made(tmp_path, notify=["discord://a/b", "inbox"])
+    assert unheard(assembled, server_alive=False, public_url=None) == []
+    (told,) = only_told(assembled, server_alive=False, public_url=None)
+    assert told == "notify.to: nothing goes to apprise before a server runs here (loopwright serve)"
+    assert only_told(assembled, server_alive=True, public_url=None) == []
 
 
 @pytest.mark.parametrize("url", ["sqlite:///s.db", "files:s", "memory:"])

@@ -380,7 +380,7 @@ async def test_news_go_where_they_should_once_and_a_request_is_none_for_who_is_a
     (news,) = [line for line in sent(project, "n") if line["run"] == "r"]
     assert (news["approval"], news["link"]) == (None, "https://loops.example.org/runs/r")
     (failed,) = [line for line in sent(project, "n") if line["run"] == "bad"]
-    assert failed["title"] == "bad failed: permanent_error after 1 iterations"
+    assert failed["title"] == "bad failed: permanent_error after 1 iteration"
 
 
 @awaited

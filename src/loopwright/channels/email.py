@@ -80,10 +80,8 @@ def _undelivered(error: Exception) -> Undelivered:
 
     code = error.code if isinstance(error, aiosmtplib.SMTPResponseException) else 0
     final = code >= 500 or isinstance(error, aiosmtplib.SMTPNotSupported)
-    said = f"{code} " if code else ""
-    return Undelivered(
-        f"the mail server said: {said}{brief(str(getattr(error, 'message', error)))}", final=final
-    )
+    what = f"the mail server said: {code}" if code else "the mail server cannot be used:"
+    return Undelivered(f"{what} {brief(str(getattr(error, 'message', error)))}", final=final)
 
 
 def email(

@@ -57,9 +57,7 @@ class _Line:
 def kind(card: Card) -> str:
     """The `type` of the message."""
     if not card.approval:
-        return (
-            "loopwright.approval.requested" if card.about == "needs_you" else f"loopwright.run.{card.about}"
-        )
+        return f"loopwright.run.{card.about}"
     if card.superseded:
         return "loopwright.approval.superseded"
     return "loopwright.approval.decided" if card.decided else "loopwright.approval.requested"

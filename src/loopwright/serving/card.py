@@ -17,7 +17,7 @@ from loopwright.core import events as ev
 from loopwright.core.head import document, exit_code, reason
 from loopwright.core.state import LoopState
 from loopwright.errors import ConfigError, WorkspaceError
-from loopwright.figures import brief, safe, score
+from loopwright.figures import brief, count, safe, score
 from loopwright.hosts import people
 from loopwright.hosts.ways import STATE
 from loopwright.journal import Journal, history
@@ -119,7 +119,7 @@ def news(state: LoopState) -> list[tuple[tuple[News, str], str]]:
         failed = exit_code(state) not in {0, 5}
         word = "failed" if failed else "is done" if state.finished.phase == "complete" else "was ended"
         best = "" if state.best is None else f", best score {score(state.best.score)}"
-        title = f"{state.run} {word}: {reason(state)} after {state.iteration} iterations{best}"
+        title = f"{state.run} {word}: {reason(state)} after {count(state.iteration, 'iteration')}{best}"
         key = f"{reason(state)}-{state.iteration}-{state.totals.attempts}"
         told.append((("failed" if failed else "finished", key), title))
     return told

@@ -27,14 +27,12 @@ def server_alive(store: Store, me: str) -> bool:
 def unheard(assembled: Assembled, *, server_alive: bool, public_url: str | None) -> list[str]:
     """Why channels of this loop cannot work here, a line each; nothing where all can."""
     told = []
-    keys = (("approval.channels", assembled.channels), ("notify.to", assembled.notify))
-    for key, channels in keys:
-        remote = [channel.name for channel in channels if channel.remote]
-        if remote and not server_alive:
-            told.append(
-                f"{key}: {_and(remote)} {_needs(remote)} a server that sends, and none runs here: "
-                "start one in this folder (loopwright serve), or leave that out"
-            )
+    remote = [channel.name for channel in assembled.channels if channel.remote]
+    if remote and not server_alive:
+        told.append(
+            f"approval.channels: {_and(remote)} {_needs(remote)} a server that sends, and none runs here: "
+            "start one in this folder (loopwright serve), or leave that out"
+        )
     if public_url is None:
         told += [
             f"approval.channels: nobody could answer on {channel.name}: it comes back as a request to this server, "
@@ -45,8 +43,9 @@ def unheard(assembled: Assembled, *, server_alive: bool, public_url: str | None)
     return told
 
 
-def only_told(assembled: Assembled, *, public_url: str | None) -> list[str]:
-    """What a person must know of channels that tell of a request and take no answer here; a line each."""
+def only_told(assembled: Assembled, *, server_alive: bool, public_url: str | None) -> list[str]:
+    """What a person must know of channels that work in part, a line each: no answers there, no news without a server."""
+    told = []
     silent = [
         channel.name
         for channel in assembled.channels
@@ -54,11 +53,12 @@ def only_told(assembled: Assembled, *, public_url: str | None) -> list[str]:
         and not _answers(channel, public_url)
         and not (_clicked(channel) and public_url is None)
     ]
-    return (
-        [f"{_and(silent)}: no answers there; answer with loopwright approve, revise, reject"]
-        if silent
-        else []
-    )
+    if silent:
+        told.append(f"{_and(silent)}: no answers there; answer with loopwright approve, revise, reject")
+    news = [channel.name for channel in assembled.notify if channel.remote]
+    if news and not server_alive:
+        told.append(f"notify.to: nothing goes to {_and(news)} before a server runs here (loopwright serve)")
+    return told
 
 
 def _clicked(channel: Channel) -> bool:
