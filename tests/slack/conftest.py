@@ -26,7 +26,10 @@ def shown():
 
     def of(**given):
         gates = (
-            Scored(gate="pytest", score=Score(0.875, "2 of 16 fail: t_a, t_b", status="fail", raw=14, unit="passed")),
+            Scored(
+                gate="pytest",
+                score=Score(0.875, "2 of 16 fail: t_a, t_b", status="fail", raw=14, unit="passed"),
+            ),
             Scored(gate="ruff", score=Score(1.0, status="pass")),
             Scored(gate="judge", score=Score(0.0, "no answer", status="error", cause="tool")),
         )

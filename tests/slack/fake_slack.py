@@ -7,11 +7,12 @@ import base64
 import hashlib
 import hmac
 import json
+import socket
 import struct
 import threading
 import time
 from collections import defaultdict, deque
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from queue import Queue
 from urllib.parse import parse_qs, urlencode
@@ -116,7 +117,7 @@ class FakeSlack:
         self.calls, self.told, self.views = [], Queue(), Queue()
         self.messages, self.files, self.uploads = {}, [], {}
         self.canned = defaultdict(deque)
-        self.sockets, self.acked = Queue(), Queue()
+        self.sockets, self.acked, self.open = Queue(), Queue(), []
         self.goes_on = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Asked", (Asked,), {"slack": self}))
         self._server.daemon_threads = True
@@ -131,11 +132,16 @@ class FakeSlack:
             yield self
         finally:
             self.goes_on.set()
-            while not self.sockets.empty():
-                self.sockets.get().shutdown(2)
+            self.hang_up()
             self._server.shutdown()
             self._server.server_close()
             thread.join()
+
+    def hang_up(self):
+        """Ends every socket, as a server does that goes away."""
+        for sock in self.open:
+            with suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
 
     def click(self, message, word, *, user="U0MIRA", **more):
         """What Slack sends when somebody presses a button of a message as it now is."""
@@ -155,11 +161,24 @@ class FakeSlack:
         return {
             "type": "view_submission",
             "user": {"id": user, "name": "mira"},
-            "view": {**view, "state": {"values": {"said": {"said": {"type": "plain_text_input", "value": text}}}}},
+            "view": {
+                **view,
+                "state": {"values": {"said": {"said": {"type": "plain_text_input", "value": text}}}},
+            },
         }
 
     def envelope(self, sock, payload, n="e1"):
-        frame(sock, json.dumps({"type": "interactive", "envelope_id": n, "payload": payload, "accepts_response_payload": True}))
+        frame(
+            sock,
+            json.dumps(
+                {
+                    "type": "interactive",
+                    "envelope_id": n,
+                    "payload": payload,
+                    "accepts_response_payload": True,
+                }
+            ),
+        )
 
 
 class Asked(BaseHTTPRequestHandler):
@@ -177,6 +196,7 @@ class Asked(BaseHTTPRequestHandler):
         )
         self.close_connection = True
         frame(self.connection, json.dumps({"type": "hello", "num_connections": 1}))
+        self.slack.open.append(self.connection)
         self.slack.sockets.put(self.connection)
         while (got := unframed(self.rfile)) is not None:
             opcode, data = got
@@ -196,13 +216,21 @@ class Asked(BaseHTTPRequestHandler):
         if where == "upload":
             self.slack.uploads[rest] = body
             return self.reply(200, {}, b"OK - 1")
-        args = json.loads(body) if kind == "application/json" else {k: v[0] for k, v in parse_qs(body.decode()).items()}
+        args = (
+            json.loads(body)
+            if kind == "application/json"
+            else {k: v[0] for k, v in parse_qs(body.decode()).items()}
+        )
         self.slack.calls.append((rest, args))
-        if (canned := self.slack.canned[rest]) and not isinstance(first := canned.popleft(), int | float):
-            status, headers, data = first if isinstance(first, tuple) else (200, {}, json.dumps(first).encode())
-            return self.reply(status, headers, data)
-        if canned or "first" in locals():
+        canned = self.slack.canned[rest]
+        first = canned.popleft() if canned else None
+        if isinstance(first, int | float):
             self.slack.goes_on.wait(first)
+        elif first is not None:
+            status, headers, data = (
+                first if isinstance(first, tuple) else (200, {}, json.dumps(first).encode())
+            )
+            return self.reply(status, headers, data)
         token = self.headers["Authorization"] or ""
         good = APP if rest == "apps.connections.open" else BOT
         if token != f"Bearer {good}":
@@ -216,7 +244,11 @@ class Asked(BaseHTTPRequestHandler):
 
     def reply(self, status, headers, data):
         self.send_response(status)
-        for name, value in {"Content-Type": "application/json", **headers, "Content-Length": str(len(data))}.items():
+        for name, value in {
+            "Content-Type": "application/json",
+            **headers,
+            "Content-Length": str(len(data)),
+        }.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(data)
@@ -250,13 +282,18 @@ def view_open(slack, args):
 
 def upload(slack, args):
     assert int(args["length"]) > 0, "invalid_length"
-    return {"upload_url": f"http://{slack.at}/upload/F{len(slack.uploads)}", "file_id": f"F{len(slack.uploads)}"}
+    return {
+        "upload_url": f"http://{slack.at}/upload/F{len(slack.uploads)}",
+        "file_id": f"F{len(slack.uploads)}",
+    }
 
 
 def complete(slack, args):
     files = args["files"] if isinstance(args["files"], list) else json.loads(args["files"])
     assert args["channel_id"] == "C1", "channel_not_found"
-    slack.files += [{**each, "thread": args["thread_ts"], "data": slack.uploads[each["id"]]} for each in files]
+    slack.files += [
+        {**each, "thread": args["thread_ts"], "data": slack.uploads[each["id"]]} for each in files
+    ]
     return {"files": [{"id": each["id"]} for each in files]}
 
 

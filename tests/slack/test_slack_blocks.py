@@ -115,7 +115,10 @@ def test_the_page_is_linked_only_where_there_is_one(card):
 @pytest.mark.parametrize(
     ("end", "piece"),
     [
-        ({"answer": "approve", "by": "U0MIRA", "channel": "slack"}, "*Approved* by <@U0MIRA> at <!date^1772366400^"),
+        (
+            {"answer": "approve", "by": "U0MIRA", "channel": "slack"},
+            "*Approved* by <@U0MIRA> at <!date^1772366400^",
+        ),
         ({"answer": "approve", "by": "U0MIRA", "channel": "slack-2"}, "UTC> via slack-2"),
         ({"answer": "revise", "by": "mira", "channel": "page"}, "*Sent back* by mira at"),
         ({"answer": "reject", "by": "<!channel>", "channel": "webhook"}, "*Rejected* by &lt;!channel&gt; at"),
@@ -142,10 +145,17 @@ def test_an_old_request_says_that_it_is_superseded(card):
 
 
 def test_news_is_short_and_has_nothing_to_press(card):
-    head = {"explanation": "the budget of $5 is used up", "reason": "budget", "iterations": 7, "best_score": 0.8}
+    head = {
+        "explanation": "the budget of $5 is used up",
+        "reason": "budget",
+        "iterations": 7,
+        "best_score": 0.8,
+    }
     head |= {"cost_usd": None, "plan": False, "next": "loopwright resume fix-abcd --add-budget 5"}
     link = "https://x.example/runs/fix-abcd?a=<b>|c"
-    blocks = drawn_of(card(about="failed", shown=None, approval=None, head=head, title="it ended", link=link))[1]
+    blocks = drawn_of(
+        card(about="failed", shown=None, approval=None, head=head, title="it ended", link=link)
+    )[1]
     said = all_text(blocks)
     assert "Failed: fix · fix-abcd" in said
     assert "the budget of $5 is used up" in said
@@ -172,7 +182,11 @@ def test_no_foreign_text_mentions_links_or_looks_like_ours(card, shown):
         for decided in (None, ended):
             notice, blocks = drawn_of(
                 card(
-                    run="r", loop=EVIL, title=EVIL, decided=decided, unreached=(EVIL,),
+                    run="r",
+                    loop=EVIL,
+                    title=EVIL,
+                    decided=decided,
+                    unreached=(EVIL,),
                     shown=shown(**{**{f: getattr(seen, f) for f in seen.__slots__}, "about": about}),
                 )
             )
@@ -210,7 +224,9 @@ def test_whatever_is_in_a_card_slack_takes_it(card, shown, fill):
         why=much,
         effects=tuple(Effect(answer=a, does=much) for a in ("approve", "revise", "reject")),
         silence=much,
-        gates=tuple(Scored(gate=f"{i}{much}", score=Score(0.5, much, unit=much, raw=1e300)) for i in range(300)),
+        gates=tuple(
+            Scored(gate=f"{i}{much}", score=Score(0.5, much, unit=much, raw=1e300)) for i in range(300)
+        ),
         alerts=(much,) * 5,
         summary=much,
         trend=(0.5,) * 10,

@@ -19,8 +19,13 @@ from loopwright.errors import ConfigError, Undelivered
 CALL_S: Final = 10  # what one exchange with Slack may take
 FORM_S: Final = 2.0  # Slack lets a form be opened for three seconds after a click
 CLOSE_S: Final = 0.5
-LONGEST_S: Final = 60.0  # between two attempts to connect
+FIRST_S: Final = 1.0  # between two attempts to connect, at first
+LONGEST_S: Final = 60.0
 HOOKS: Final = "hooks.slack.com"
+_QUIET: Final = logging.getLogger(
+    f"{__name__}.calls"
+)  # what goes wrong is raised, and nothing sent is written down
+_QUIET.setLevel(logging.CRITICAL)
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 # What may pass by itself; whatever else Slack refuses it would refuse again.
 _PASSING: Final = frozenset(
@@ -134,7 +139,7 @@ class Api:
     def _told(self, timeout_s: float, where: str, body: Payload) -> Payload:
         from slack_sdk.webhook import WebhookClient
 
-        client = WebhookClient(where, timeout=int(timeout_s), retry_handlers=[])
+        client = WebhookClient(where, timeout=int(timeout_s), retry_handlers=[], logger=_QUIET)
         if on_loopback(where):
             client.proxy = None
         answer = client.send_dict(body)
@@ -144,7 +149,13 @@ class Api:
         """A client of slack-sdk that tries once: who calls knows when to try again."""
         from slack_sdk import WebClient
 
-        made = WebClient(self._token, base_url=self.url, timeout=max(1, int(timeout_s)), retry_handlers=[])
+        made = WebClient(
+            self._token,
+            base_url=self.url,
+            timeout=max(1, int(timeout_s)),
+            retry_handlers=[],
+            logger=_QUIET,
+        )
         if on_loopback(self.url):
             made.proxy = None
         return made
@@ -153,7 +164,9 @@ class Api:
 def refused(method: str, found: Payload) -> Undelivered:
     """Why Slack did not do it, and what to do."""
     error, status = str(found.get("error") or "no reason"), found.get("status") or 200
-    if status == 429 or error in _PASSING or status >= 500:
+    if (
+        status == 429 or status >= 500 or error in _PASSING or not error.isidentifier()
+    ):  # else it is a word of Slack's
         after = str(found.get("retry_after") or "")
         wait = float(min(int(after), 3600)) if after.isascii() and after.isdecimal() else None
         return Undelivered(f"slack: {method}: {error[:100]}", retry_after_s=wait)
@@ -172,7 +185,7 @@ async def socket(app_token: str, url: str, heard: Callable[[Payload], Awaitable[
 
     It opens the connection again for as long as it takes; `Undelivered` where trying again cannot help.
     """
-    wait_s = 1.0
+    wait_s = FIRST_S
     while True:
         line = _Socket(app_token, url, heard, asyncio.get_running_loop())
         try:
@@ -204,34 +217,33 @@ class _Socket:
         self._loop = loop
         self._client: Any = None
         self._lock = threading.Lock()
+        self._over = False
 
     def open(self) -> Undelivered | None:
-        """Connects, or says why not."""
-        from slack_sdk.errors import SlackApiError
+        """Connects, or says why not; does nothing once it is closed."""
         from slack_sdk.socket_mode.builtin import SocketModeClient
 
-        web = self._api.client()
         with self._lock:
-            client = self._client = SocketModeClient(self._app_token, web_client=web, concurrency=4)
-        if on_loopback(self._api.url):
-            client.proxy = None
-        client.socket_mode_request_listeners.append(self._received)
-        found = self._api.made("apps_connections_open", {"app_token": self._app_token}, CALL_S)
-        if not found.get("ok"):
-            return refused("apps_connections_open", found)
-        client.wss_uri = str(found["url"])
-        try:
+            if self._over:
+                return None
+            found = self._api.made("apps_connections_open", {"app_token": self._app_token}, CALL_S)
+            if not found.get("ok"):
+                return refused("apps_connections_open", found)
+            client = SocketModeClient(self._app_token, web_client=self._api.client(), concurrency=4)
+            self._client = client
+            if on_loopback(self._api.url):
+                client.proxy = None
+            client.socket_mode_request_listeners.append(self._received)
+            client.wss_uri = str(found["url"])
             client.connect()
-        except SlackApiError as error:
-            return Undelivered(_brief(error))
         return None
 
     def close(self) -> None:
-        """Lets go of the connection and of all threads."""
+        """Lets go of the connection and of all threads, also of one that is just being opened."""
+        self._over = True
         with self._lock:
-            client = self._client
-        if client is not None:
-            client.close()
+            if self._client is not None:
+                self._client.close()
 
     def _received(self, client: Any, request: Any) -> None:
         """Answers one envelope in a thread of the client, within the three seconds that Slack waits."""
