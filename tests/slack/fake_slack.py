@@ -111,7 +111,7 @@ def check_view(view):
 
 
 class FakeSlack:
-    """`canned[method]` are answers that come before real ones: a document, or (status, headers, bytes), or seconds of silence."""
+    """`canned[method]` are answers that come before real ones: a document, or (status, headers, bytes), "hang up", or seconds of silence."""
 
     def __init__(self):
         self.calls, self.told, self.views = [], Queue(), Queue()
@@ -226,6 +226,9 @@ class Asked(BaseHTTPRequestHandler):
         first = canned.popleft() if canned else None
         if isinstance(first, int | float):
             self.slack.goes_on.wait(first)
+        elif first == "hang up":
+            self.close_connection = True
+            return self.connection.shutdown(socket.SHUT_RDWR)
         elif first is not None:
             status, headers, data = (
                 first if isinstance(first, tuple) else (200, {}, json.dumps(first).encode())

@@ -83,6 +83,8 @@ def test_a_diff_that_cannot_be_sent_is_said_and_the_request_stands(fake, show, c
         ((429, {"Retry-After": "99999999"}, b"slow down"), False, 3600.0, "non-JSON"),
         ((503, {}, b"<html>down</html>"), False, None, "non-JSON"),
         ((500, {}, b'{"ok": false, "error": "fatal_error"}'), False, None, "fatal_error"),
+        ((502, {}, b'{"ok": false, "error": "odd_gateway"}'), False, None, "odd_gateway"),
+        ("hang up", False, None, "got through to nobody"),
         ({"ok": False, "error": "internal_error"}, False, None, "internal_error"),
         ((200, {}, b"<html>a login page</html>"), False, None, "non-JSON"),
         ({"ok": False, "error": "invalid_auth"}, True, None, "api.slack.com/apps"),

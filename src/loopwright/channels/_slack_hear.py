@@ -24,7 +24,7 @@ from loopwright.channels._slack_text import escaped
 from loopwright.errors import LoopwrightError, Undelivered
 
 DRIFT_S: Final = 300  # exactly so old is still good
-ACK_S: Final = 2.0  # Slack waits for three
+ACK_S: Final = 0.9  # Slack waits for three seconds
 LATER: Final = 100  # things that may be under way after their clicks were acknowledged
 _WORDS: Final[dict[str, Word]] = {word: word for word in get_args(Word)}
 _TASKS: Final[set[asyncio.Task[Any]]] = set()

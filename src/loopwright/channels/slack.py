@@ -49,7 +49,7 @@ def slack(
         return SlackLine(channel=channel, api=Api(environ[token], url), app_token=tried)
 
     async def hear(incoming: Incoming, environ: Mapping[str, str], answer: Answer) -> Reply:
-        if not signed(incoming, environ.get(secret, "")):
+        if not signed(incoming, environ.get(secret, "").strip()):
             return Reply(status=401, body=b'{"error": "not signed by Slack within five minutes"}')
         return await posted(incoming, answer, Api(environ.get(token, ""), url))
 
