@@ -242,7 +242,8 @@ def test_a_form_that_cannot_be_opened_is_said(fake, posted):
     assert "loopwright revise fix-abcd" in told
 
 
-def test_a_slow_slack_keeps_no_acknowledgement_waiting(fake, posted):
+def test_a_slow_slack_keeps_no_acknowledgement_waiting(fake, posted, monkeypatch):
+    monkeypatch.setattr(hearing, "FORM_S", 1.1)
     fake.canned["views.open"].append(30)
     reply = sent(fake.click(posted(), "revise"), People(), url=fake.url)  # `hear` holds it to a second
     assert reply.status == 200

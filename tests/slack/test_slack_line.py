@@ -68,6 +68,9 @@ def test_a_diff_that_cannot_be_sent_is_said_and_the_request_stands(fake, show, c
     assert "missing_scope" in said[0]["text"]
     assert "files:write" in said[0]["text"]
     assert "loopwright diff fix-abcd" in said[0]["text"]
+    fake.canned["files.getUploadURLExternal"].append("hang up")
+    fake.canned["chat.postMessage"] += [{"ok": True, "channel": "C1", "ts": "7.1"}, "hang up"]
+    assert show(card()) == "C1/7.1", "one message, whatever becomes of the file"
 
 
 @pytest.mark.parametrize(
@@ -117,7 +120,7 @@ def test_a_refused_update_is_undelivered(fake, show, card):
 def test_a_slack_that_is_silent_or_away_may_be_tried_again(fake, show, card, monkeypatch):
     line = slack(channel="#loops", url=fake.url).open(ENVIRON)
     fake.canned["auth.test"].append(30)
-    with pytest.raises(Undelivered, match="no answer to auth_test within 0.2 s") as caught:
+    with pytest.raises(Undelivered, match="no answer to auth_test within 0.1 s") as caught:
         asyncio.run(line.api.call("auth_test", 0.1))
     assert not caught.value.final
     away = slack(channel="#loops", url="http://127.0.0.1:1/api").open(ENVIRON)
@@ -154,6 +157,7 @@ def test_each_mode_needs_and_hears_what_it_says():
     assert (http.hear is not None, http.listen) == (True, None)
     assert socket.secrets == ("A", "B")
     assert (socket.hear, socket.listen is not None) == (None, True)
+    assert (http.linked, socket.linked) == (True, False), "Slack must reach the server, or is reached by it"
     assert http.remote
     assert socket.remote
     socket.open({"A": "xoxb-1", "B": "xapp-1"})

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from loopwright.calling import Late, Raised, Threads
 from loopwright.errors import ConfigError, Undelivered
 
-CALL_S: Final = 10  # what one exchange with Slack may take
+CALL_S: Final = 6.0  # what one exchange with Slack may take; a message with its file stays below 15 s
 FORM_S: Final = 2.0  # Slack lets a form be opened for three seconds after a click
 CLOSE_S: Final = 0.5
 FIRST_S: Final = 1.0  # between two attempts to connect, at first
@@ -101,10 +101,10 @@ class Api:
 
     async def ask(self, method: str, timeout_s: float = CALL_S, **arguments: Any) -> Payload:
         """What Slack answered, a refusal as well (`ok`, `error`); `Undelivered` where it could not be reached."""
-        got = await self._threads.call(method, arguments, timeout_s, timeout_s=2 * timeout_s, grace_s=0)
+        got = await self._threads.call(method, arguments, timeout_s, timeout_s=timeout_s, grace_s=0)
         match got:
             case Late():
-                raise Undelivered(f"slack: no answer to {method} within {2 * timeout_s:g} s")
+                raise Undelivered(f"slack: no answer to {method} within {timeout_s:g} s")
             case Raised(error=error):
                 raise Undelivered(f"slack: {method} got through to nobody: {_brief(error)}") from None
             case _:
@@ -139,7 +139,7 @@ class Api:
     def _told(self, timeout_s: float, where: str, body: Payload) -> Payload:
         from slack_sdk.webhook import WebhookClient
 
-        client = WebhookClient(where, timeout=int(timeout_s), retry_handlers=[], logger=_QUIET)
+        client = WebhookClient(where, timeout=max(1, int(timeout_s)), retry_handlers=[], logger=_QUIET)
         if on_loopback(where):
             client.proxy = None
         answer = client.send_dict(body)

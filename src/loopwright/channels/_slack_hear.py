@@ -65,11 +65,13 @@ async def posted(incoming: Incoming, answer: Answer, api: Api) -> Reply:
     except (ValueError, RecursionError):  # what is no text, no form, no JSON
         return Reply(status=400, body=b'{"error": "not readable"}')
     if not isinstance(payload, dict):
-        return Reply(status=200)  # ssl_check, and what is meant for others
+        return Reply(status=200, media="text/plain")  # ssl_check, and what is meant for others
     if payload.get("type") == "url_verification":
         return Reply(status=200, body=json.dumps({"challenge": _at(payload, "challenge")}).encode())
     said = await heard(payload, answer, api)
-    return Reply(status=200, body=b"" if said is None else json.dumps(said).encode())
+    if said is None:
+        return Reply(status=200, media="text/plain")
+    return Reply(status=200, body=json.dumps(said).encode())
 
 
 async def heard(payload: Payload, answer: Answer, api: Api) -> Payload | None:
@@ -122,7 +124,7 @@ async def _open(press: _Press, api: Api) -> None:
     """Opens the form for what is to be written; a person who waits for it in vain is told."""
     view = drawn.form(press.word, press.approval, press.run)
     try:
-        await api.call("views_open", FORM_S / 2, trigger_id=press.trigger, view=view)
+        await api.call("views_open", FORM_S, trigger_id=press.trigger, view=view)
     except Undelivered as error:
         verb = "revise" if press.word == "revise" else "approve"
         text = f"the form could not be opened ({error}): press again, or type loopwright {verb} {press.run}"

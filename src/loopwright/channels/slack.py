@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -19,6 +20,7 @@ from loopwright.channels._slack_hear import heard, posted, signed
 from loopwright.channels._slack_text import escaped
 from loopwright.errors import ConfigError, Undelivered
 
+NOTE_S: Final = 2.0  # for a word about a file that could not be sent
 _CHANNEL: Final = re.compile(r"#?[^\s#@<>&]{1,80}")
 _WHERE: Final[Mapping[str, str]] = {
     "token": "the bot token that begins with xoxb-, under Install App",
@@ -67,6 +69,7 @@ def slack(
         name="slack",
         open=opened,
         secrets=tuple(names.values()),
+        linked=mode == "http",
         hear=hear if mode == "http" else None,
         listen=listen if mode == "socket" else None,
     )
@@ -131,7 +134,8 @@ class SlackLine:
             )
         except Undelivered as error:
             text = escaped(f"The diff could not be sent ({error}). loopwright diff {card.run} shows it.", 600)
-            await self.api.ask("chat_postMessage", channel=channel, thread_ts=ts, text=text)
+            with suppress(Undelivered):
+                await self.api.ask("chat_postMessage", NOTE_S, channel=channel, thread_ts=ts, text=text)
 
     async def probe(self) -> str:
         """Whom the tokens are for, asked of Slack; `Undelivered` where they are not good."""
