@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 
 import pytest
 from fake_slack import ENVIRON
@@ -76,6 +77,24 @@ def test_a_slack_that_is_away_at_first_is_tried_again(fake, card, monkeypatch):
 
     listening(fake, People(), use)
     assert [m for m, _ in fake.calls] == ["apps.connections.open"] * 3
+
+
+def test_a_connection_that_breaks_is_opened_anew_at_no_cost(fake, card, monkeypatch):
+    monkeypatch.setattr(_slack_api, "PING_S", 0.25)
+    people = People()
+
+    async def use(channel):
+        ref = await channel.open(ENVIRON).show(card(), None)
+        await got(fake.sockets)
+        began = time.process_time()
+        fake.hang_up()
+        sock = await got(fake.sockets)
+        assert time.process_time() - began < 0.3
+        fake.envelope(sock, fake.click(fake.messages[tuple(ref.split("/"))], "approve"), "e1")
+        assert await got(fake.acked) == {"envelope_id": "e1"}
+
+    listening(fake, people, use)
+    assert [said.answer for said in people.asked] == ["approve"]
 
 
 def test_a_token_that_is_not_good_ends_the_listening(fake):

@@ -19,6 +19,7 @@ from loopwright.errors import ConfigError, Undelivered
 CALL_S: Final = 6.0  # what one exchange with Slack may take; a message with its file stays below 15 s
 FORM_S: Final = 2.0  # Slack lets a form be opened for three seconds after a click
 CLOSE_S: Final = 0.5
+PING_S: Final = 5.0  # how often a connection is looked at; one that is gone is opened anew
 FIRST_S: Final = 1.0  # between two attempts to connect, at first
 LONGEST_S: Final = 60.0
 HOOKS: Final = "hooks.slack.com"
@@ -164,9 +165,8 @@ class Api:
 def refused(method: str, found: Payload) -> Undelivered:
     """Why Slack did not do it, and what to do."""
     error, status = str(found.get("error") or "no reason"), found.get("status") or 200
-    if (
-        status == 429 or status >= 500 or error in _PASSING or not error.isidentifier()
-    ):  # else it is a word of Slack's
+    told = error.isidentifier() and error not in _PASSING  # a word of Slack's for what stays so
+    if status == 429 or status >= 500 or not told:
         after = str(found.get("retry_after") or "")
         wait = float(min(int(after), 3600)) if after.isascii() and after.isdecimal() else None
         return Undelivered(f"slack: {method}: {error[:100]}", retry_after_s=wait)
@@ -229,8 +229,12 @@ class _Socket:
             found = self._api.made("apps_connections_open", {"app_token": self._app_token}, CALL_S)
             if not found.get("ok"):
                 return refused("apps_connections_open", found)
-            client = SocketModeClient(self._app_token, web_client=self._api.client(), concurrency=4)
-            self._client = client
+            web = self._api.client()
+            client: Any = SocketModeClient(
+                self._app_token, web_client=web, ping_interval=PING_S, concurrency=4
+            )
+            self._client, connect = client, client.connect
+            client.connect = lambda: _noticing(connect, client)  # each time it opens a new one
             if on_loopback(self._api.url):
                 client.proxy = None
             client.socket_mode_request_listeners.append(self._received)
@@ -257,6 +261,35 @@ class _Socket:
             except Exception as error:  # noqa: BLE001 - one click does not end the listening
                 logging.getLogger(__name__).warning("slack: a click could not be answered: %s", _brief(error))
         client.send_socket_mode_response(SocketModeResponse(envelope_id=request.envelope_id, payload=body))
+
+
+def _noticing(connect: Callable[[], None], client: Any) -> None:
+    """Connects so that the end of the connection is noticed."""
+    connect()
+    session = client.current_session
+    with session.sock_send_lock:  # nobody closes it meanwhile
+        if session.sock is not None:
+            session.sock = _Wire(session.sock)
+
+
+class _Wire:
+    """A socket that says that the other end is gone; slack-sdk would read nothing from it over and over."""
+
+    def __init__(self, sock: Any) -> None:
+        self._sock = sock
+
+    def recv(self, size: int) -> bytes:
+        data: bytes = self._sock.recv(size)
+        if not data:
+            raise ConnectionResetError("the other end hung up")
+        return data
+
+    def send(self, data: bytes) -> int:
+        self._sock.sendall(data)
+        return len(data)
+
+    def close(self) -> None:
+        self._sock.close()
 
 
 async def _awaited(heard: Callable[[Payload], Awaitable[Payload | None]], payload: Payload) -> Payload | None:
