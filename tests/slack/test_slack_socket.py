@@ -104,3 +104,13 @@ def test_a_token_that_is_not_good_ends_the_listening(fake):
     assert caught.value.final
     with pytest.raises(ConfigError, match="SLACK_APP_TOKEN"):
         asyncio.run(channel.listen({"SLACK_BOT_TOKEN": "xoxb-1"}, People()))
+
+
+def test_what_was_closed_before_it_opened_opens_nothing(fake):
+    async def early():
+        line = _slack_api._Socket("xapp-good-1", fake.url, People(), asyncio.get_running_loop())
+        line.close()
+        assert line.open() is None
+
+    asyncio.run(early())
+    assert not fake.calls
