@@ -54,7 +54,11 @@ COUNTED: Final = (
 )
 # What is so at a scrape: name, labels, what it is.
 PRESENT: Final = (
-    ("runs", ("loop", "phase", "reason"), "Runs in the store: all under way, and what ended of the newest 1,000."),
+    (
+        "runs",
+        ("loop", "phase", "reason"),
+        "Runs in the store: all under way, and what ended of the newest 1,000.",
+    ),
     ("score", ("loop",), "The last score of the loop's newest run that has one, 0 to 1."),
     ("best_score", ("loop",), "The best score of the loop's newest run that has one, 0 to 1."),
     ("last_success_timestamp_seconds", ("loop",), "When a run of the loop last ended complete."),

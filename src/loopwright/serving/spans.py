@@ -277,16 +277,19 @@ def agent_name(spec: Mapping[str, Any], iteration: int) -> str:
     if isinstance(said, list | tuple):
         said = shlex.join(map(str, said))
     text = str(said or "agent")
-    if text.startswith("script:"):
-        return text.rpartition("#")[2][:64] or "agent"
     try:
         words = shlex.split(text)
     except ValueError:
         words = text.split()
-    if len(words) != 1:
-        return PurePath(words[0]).name[:64] if words else "agent"
-    first = words[0].partition(":")[0]
-    return (first if first in BUILT_IN["agents"] else PurePath(words[0]).name)[:64] or "agent"
+    first = words[0] if words else "agent"
+    name, of_module, attribute = first.partition(":")
+    if text.startswith("script:"):
+        first = text.rpartition("#")[2].rpartition(".")[2]
+    elif name in BUILT_IN["agents"]:
+        first = name
+    elif of_module and len(words) == 1:
+        first = attribute.rpartition(".")[2]
+    return PurePath(first).name[:64] or "agent"
 
 
 def _used(usage: Usage) -> Values:
