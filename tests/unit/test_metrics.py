@@ -67,6 +67,7 @@ def test_a_run_is_counted_as_it_happened(store, tmp_path):
     state = go(metrics, store, tmp_path, loop)
     assert (state.finished.reason, state.iteration) == ("quality_reached", 3)
     found = scraped(metrics.text(store))
+    assert not [key for key in found if key[0].endswith("_created")]
     assert of(found, "runs_started_total", loop="nightly") == 1
     assert of(found, "runs_finished_total", loop="nightly", phase="complete", reason="quality_reached") == 1
     assert of(found, "iterations_total", loop="nightly", outcome="not_accepted") == 2

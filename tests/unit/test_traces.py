@@ -18,6 +18,7 @@ from loopwright.core.values import Result, Usage
 from loopwright.hosts.local import start
 from loopwright.hosts.ways import Ways
 from loopwright.journal import Journal
+from loopwright.redact import redactor
 from loopwright.serving import semconv as sc
 from loopwright.serving.spans import Spans, agent_name
 from loopwright.serving.tracing import observer
@@ -189,6 +190,31 @@ def test_content_that_is_asked_for_holds_no_secret(tmp_path):
     assert not any(secret.encode() in body for body in collector.bodies)
 
 
+def test_what_is_on_record_already_is_cleaned_again(tmp_path):
+    seen, journal = [], Journal(MemoryStore(), "r")
+    journal.follow = (Spans(journal, seen.append, content=True).follow,)
+    journal.redact = redactor({"MY_TOKEN": "s3cr3t-value-1"})
+    journal.record(AT, ev.RunStarted(run="r", spec={"goal": "do s3cr3t-value-1"}, digest="d"))
+    journal.record(
+        AT, ev.RunFinished(phase="stopped", reason="health", explanation="s3cr3t-value-1" + "x" * 9000)
+    )
+    journal.flush()
+    (whole,) = seen
+    assert whole.attributes[sc.GOAL] == "do [redacted:MY_TOKEN]"
+    assert whole.attributes[sc.EXPLANATION].startswith("[redacted:MY_TOKEN]xx")
+    assert len(whole.attributes[sc.EXPLANATION]) == 4000
+
+
+def test_a_run_inside_a_trace_is_sent_below_its_span_or_not_at_all(tmp_path):
+    with collecting() as collector:
+        traced(collector, tmp_path, MemoryStore(), TRACEPARENT=OUTER)
+        assert collector.one("invoke_workflow nightly").parent_span_id.hex() == "b" * 16
+        sent = len(collector.spans)
+        assert {span.trace_id.hex() for span in collector.spans} == {"a" * 32}
+        traced(collector, tmp_path, MemoryStore(), TRACEPARENT=OUTER[:-2] + "00")
+    assert len(collector.spans) == sent == 5
+
+
 def test_failed_work_is_an_error_of_its_kind(tmp_path):
     def broken(attempt):
         raise RuntimeError(CANARY)
@@ -285,10 +311,12 @@ def test_a_collector_that_does_not_answer_costs_a_run_nothing(tmp_path):
         never.set()
 
 
-def test_a_collector_that_refuses_is_said_once(tmp_path):
+def test_a_collector_that_refuses_is_said_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "1")
     with collecting(answer=400) as collector:
         state, told = traced(collector, tmp_path, MemoryStore())
     assert state.finished.reason == "quality_reached"
+    assert len(collector.bodies) == 5
     assert len(told) == 1
     assert told[0].startswith("traces cannot be sent to 127.0.0.1:")
 
