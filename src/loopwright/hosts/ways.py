@@ -34,6 +34,9 @@ class Ways:
     store: Store | str | None = None
     together: Together | None = None  # of `store`, where one process hosts many runs
     environ: Mapping[str, str] = field(default_factory=dict)
+    narrow: bool = (
+        False  # agent and gates see what is listed of it and what the loop lets through, nothing else
+    )
     observe: tuple[Observe, ...] = ()
     follow: tuple[
         Callable[[Journal], Follow], ...
