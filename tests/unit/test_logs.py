@@ -48,7 +48,7 @@ def go(folder, *, content=False):
     def gate(output, seen):
         return Score(1.0 if seen.iteration == 3 else 0.5, f"{CANARY}\nsecond line")
 
-    loop = Loop(CANARY, name="nightly", agent=agent, gates=[gate])
+    loop = Loop(CANARY, name="nightly", agent=agent, gates=[gate], baseline=True)
     ways = Ways(project=folder, store=MemoryStore(), follow=(following(content=content),))
     return asyncio.run(start(loop, "r", ways)).state
 
@@ -60,10 +60,11 @@ def test_each_fact_is_one_line_of_json_with_its_own_time(heard, tmp_path):
     assert [line["event"] for line in lines][:5] == [
         "RunStarted",
         "Claimed",
-        "AttemptStarted",
-        "AttemptSucceeded",
         "GateScored",
+        "Judged",
+        "IterationClosed",
     ]
+    assert [line["iteration"] for line in lines if line["event"] == "GateScored"] == [0, 1, 3]
     assert {(line["run"], line["loop"]) for line in lines} == {("r", "nightly")}
     assert all(
         line["ts"].endswith("Z") and datetime.fromisoformat(line["ts"]).utcoffset() is not None

@@ -100,20 +100,22 @@ def following(*, content: bool = False) -> Callable[[Journal], Follow]:
     """What says the facts of each run that it is told to follow (`Ways.follow`)."""
 
     def begin(journal: Journal) -> Follow:
-        out = logger()
+        out, iteration = logger(), journal.state.iteration
 
         def follow(at: datetime, event: ev.Event) -> None:
+            nonlocal iteration  # the fold may be ahead of the facts that are told
+            if isinstance(event, ev.AttemptStarted):
+                iteration = event.iteration
             say = said_of(event)
             if say is None or not out.isEnabledFor(say.level):
                 return
-            state = journal.state
             text = f"{say.text}: {say.content}" if content and say.content else say.text
             extra = {
                 "at": at.timestamp(),
                 "event": type(event).__name__,
                 "run": journal.run,
-                "loop": loop_name(state.spec),
-                "iteration": getattr(event, "iteration", state.iteration),
+                "loop": loop_name(journal.state.spec),
+                "iteration": iteration,
             }
             out.log(say.level, "%s", text, extra=extra)
 
