@@ -80,3 +80,11 @@ def test_the_leader_tells_whether_a_server_lives(tmp_path, url):
     lease.release()
     assert not server_alive(store, owner())
     store.close()
+
+
+def test_clicks_in_slack_need_an_address_unless_it_is_a_socket(tmp_path):
+    for mode, count in (("http", 1), ("socket", 0)):
+        assembled = made(tmp_path, {"use": "slack", "channel": "#l", "mode": mode})
+        assert len(unheard(assembled, server_alive=True, public_url=None)) == count
+        assert unheard(assembled, server_alive=True, public_url="https://x.org") == []
+        assert only_told(assembled, server_alive=True, public_url=None) == []

@@ -178,8 +178,9 @@ async def test_a_request_that_ended_otherwise_is_brought_up_to_date(project, sto
 async def test_a_channel_that_is_down_is_tried_again_and_keeps_no_other_waiting(project, store):
     mode(project, "a", "down")
     asking(project)
-    told = []
+    told, counted = [], []
     async with at_work(made(project, tell=told.append)) as post:
+        post.count = lambda *said: counted.append(said)
         await until(lambda: len(lines(project / "a.tries")) >= 3)
         assert len(sent(project, "b")) == 1
         (pending,) = post.state().pending
@@ -191,6 +192,8 @@ async def test_a_channel_that_is_down_is_tried_again_and_keeps_no_other_waiting(
         await until(lambda: post.state().pending == ())
     assert [line for line in told if "is tried again in 0.0s: it is down" in line] == told[:1]
     assert len({line["key"] for line in lines(project / "a.tries")}) == 1  # the same message each time
+    assert counted.count(("a", "failed")) == len(lines(project / "a.tries")) - 1
+    assert (counted.count(("a", "sent")), counted.count(("b", "sent"))) == (1, 1)
 
 
 @awaited

@@ -72,7 +72,9 @@ class Live:
             mine=self._is_mine,
             turn=_has_turn,
         )
-        self.post = Post(source=self.source, stores=self.stores, me=self.me, tell=self.tell)
+        self.post = Post(
+            source=self.source, stores=self.stores, me=self.me, tell=self.tell, count=self.figures.notice
+        )
         self.ears = Ears(
             project=self.project,
             environ=self.environ,
@@ -153,6 +155,7 @@ class Live:
             queue_length=self.workers.waiting,
             workers_busy=len(self.working),
             workers=self.server.workers,
+            notices_undelivered=self.post.state().undelivered,
         )
         with self.stores() as store:
             return self.figures.text(store, mine)
@@ -161,6 +164,7 @@ class Live:
         """What was written just now is looked at at once. Any thread may say so."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self.workers.nudge)
+            self._loop.call_soon_threadsafe(self.post.nudge)
 
     async def hear(self, name: str, incoming: Incoming) -> Reply:
         """What a channel answers to a request of its service. Any event loop may ask."""

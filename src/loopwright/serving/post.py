@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from loopwright.cards import Card, Channel, Line
 from loopwright.channels._tickets import LINK_KEY
@@ -94,13 +94,17 @@ class _Task:
 
 @dataclass(slots=True, kw_only=True)
 class Post:
-    """The sender of one server. `source` and `stores` are asked each time; `me` is this process, as leases name it."""
+    """The sender of one server. `source` and `stores` are asked each time; `me` is this process, as leases name it.
+
+    `count` is told of every message that was sent, of every try that failed, and of what is given up.
+    """
 
     source: Callable[[], Source]
     stores: Callable[[], AbstractContextManager[Store]]
     me: str
     tell: Callable[[str], None]
     pace: Pace = field(default_factory=Pace)
+    count: Callable[[str, Literal["sent", "failed", "undelivered"]], None] = lambda _channel, _status: None
     _desk: Desk = field(default_factory=Desk)
     _tasks: dict[_Key, _Task] = field(default_factory=dict)
     _ways: dict[Channel, _Way] = field(default_factory=dict)
@@ -198,6 +202,7 @@ class Post:
             ref = await self._tried(each)
             if ref is not None:
                 self._counts[0] += 1
+                self.count(due.channel.name, "sent")
                 if due.channel.remote:
                     self._sent[due.run, due.what] = None
                     _bound(self._sent)
@@ -219,6 +224,7 @@ class Post:
             if isinstance(fault, str):
                 return fault
             each.tries += 1
+            self.count(each.due.channel.name, "failed")
             delays = self.pace.delays_s
             pause_s = max(delays[min(each.tries, len(delays)) - 1], fault.retry_after_s or 0.0)
             left_s = (each.due.until - datetime.now(UTC)).total_seconds()
@@ -279,6 +285,7 @@ class Post:
         due, problem = each.due, each.problem
         if due.mark == "ask":
             self._counts[1] += 1
+            self.count(due.channel.name, "undelivered")
             self.tell(f"{_named(due)} could not be sent and is given up: {problem}")
             if due.card.approval is None:
                 self._lost[due.run, due.what, due.channel.name] = replace(_pending(each), lost=True)
