@@ -16,6 +16,7 @@ from posting import at_work, awaited, lines, looked, made, until
 from loopwright import Loop, run
 from loopwright.codec import decode_signal
 from loopwright.core.events import Noticed
+from loopwright.errors import StoreError
 from loopwright.hosts import people
 from loopwright.hosts.local import resume
 from loopwright.hosts.people import Said
@@ -296,6 +297,25 @@ async def test_a_run_whose_channels_mean_nothing_here_is_said_and_hides_no_other
     async with at_work(made(project)) as post:
         await until(lambda: len(noticed(store, "r")) == 2)
         assert "no module 'fading'" in post.state().problems["other"]
+
+
+@awaited
+async def test_a_run_that_cannot_be_read_just_now_is_read_again(project, store, monkeypatch):
+    asking(project)
+    broken, real = [True], due.Journal
+
+    def journal(store, run_id):
+        if broken:
+            raise StoreError("the disk is busy")
+        return real(store, run_id)
+
+    monkeypatch.setattr(due, "Journal", journal)
+    monkeypatch.setattr(due, "LATER", 2)
+    async with at_work(made(project)) as post:
+        await until(lambda: post.state().problems == {"r": "the disk is busy"})
+        broken.clear()
+        await until(lambda: len(noticed(store, "r")) == 2)
+        assert post.state().problems == {}
 
 
 # Several servers

@@ -10,6 +10,7 @@ import re
 import socket
 from collections.abc import Mapping
 from email.utils import formataddr, parseaddr
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from loopwright.cards import Card, Channel
@@ -113,6 +114,8 @@ def email(
         missing = [name for name in secrets if not environ.get(name)]
         if missing:
             raise ConfigError(f"email: the environment variable {' and '.join(missing)} is not set")
+        if find_spec("aiosmtplib") is None:
+            raise ConfigError('aiosmtplib is not installed: pip install "loopwright[email]"')
         server = {
             "hostname": host,
             "port": port or PORTS[tls],

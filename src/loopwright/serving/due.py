@@ -7,9 +7,10 @@ is cheap while nothing changes, and every look may be the first one.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 from loopwright.cards import Card, Channel
@@ -30,6 +31,7 @@ DAY: Final = timedelta(days=1)
 NEWEST: Final = 200  # runs of a quick look: those that changed last
 MOST: Final = 100_000  # of a whole one
 WHOLE_EVERY: Final = 60  # looks
+LATER: Final = 20  # looks until a run that could not be read is read again
 KEPT: Final = 64  # lists of channels remembered
 
 
@@ -61,34 +63,42 @@ class Desk:
     """Looks through a store for what is due; used by one thread."""
 
     problems: dict[str, str] = field(default_factory=dict)  # run → why its channels cannot be used
-    lost: dict[str, dict[str, str]] = field(
-        default_factory=dict
-    )  # of open requests: channel → why it is given up
+    lost: dict[str, dict[str, str]] = field(default_factory=dict)  # run → channel → why it is given up
     reached: set[str] = field(default_factory=set)  # runs whose open request somebody was shown
     _known: dict[str, tuple[int, object]] = field(default_factory=dict)
     _open: dict[str, str] = field(default_factory=dict)  # run → the request that is open
     _channels: dict[str, tuple[Channel, ...]] = field(default_factory=dict)
+    _again: dict[str, int] = field(default_factory=dict)  # run → the look that looks at it, changed or not
     _looks: int = 0
 
-    def forget(self, run: str) -> None:
-        """The run is looked at again, changed or not."""
-        self._known.pop(run, None)
+    def again(self, run: str) -> None:
+        """The next look looks at this run, changed or not."""
+        self._again[run] = 0
 
     def look(self, store: Store, source: Source, now: datetime) -> list[Due]:
         """What is due of all that changed since the last look; at first, of all that is open or a day old."""
-        heads = self._heads(store)
         found: list[Due] = []
-        for run, body in heads:
-            if self._known.get(run, (None, None))[0] == hash(body):
-                continue
-            try:
-                state = self._worth(store, run, body, now)
-                if state is not None:
-                    found += self._due(store, state, source, now)
-                    self.problems.pop(run, None)
-            except (LoopwrightError, ValueError, TypeError, KeyError, AttributeError) as error:
-                self.problems[run] = str(error)  # one damaged run hides no other
+        for run, body in self._heads(store):
+            if self._known.get(run, (None, None))[0] != hash(body):
+                found += self._tried(run, partial(self._of_head, store, run, body, source, now))
+        for run in [run for run, look in self._again.items() if look <= self._looks]:
+            del self._again[run]
+            found += self._tried(run, partial(self._afresh, store, run, source, now))
         return found + self._answered(store, source, now)
+
+    def _tried(self, run: str, find: Callable[[], list[Due]]) -> list[Due]:
+        """What is due of one run; where that cannot be told it is said and tried again: no run hides another."""
+        try:
+            found = find()
+        except (LoopwrightError, ValueError, TypeError, KeyError, AttributeError) as error:
+            self.problems[run] = str(error)
+            self._again[run] = self._looks + LATER
+            return []
+        self.problems.pop(run, None)
+        return found
+
+    def _afresh(self, store: Store, run: str, source: Source, now: datetime) -> list[Due]:
+        return self._due(store, Journal(store, run).state, source, now)
 
     def _heads(self, store: Store) -> Iterable[tuple[str, bytes]]:
         whole = self._looks % WHOLE_EVERY == 0
@@ -99,19 +109,20 @@ class Desk:
         self._known = {run: known for run, known in self._known.items() if run in heads}
         self.problems = {run: why for run, why in self.problems.items() if run in heads}
         self.lost = {run: lost for run, lost in self.lost.items() if run in heads}
+        self._open = {run: approval for run, approval in self._open.items() if run in heads}
         return heads.items()
 
-    def _worth(self, store: Store, run: str, body: bytes, now: datetime) -> LoopState | None:
-        """The run as it stands, if its head says that there may be something to tell."""
+    def _of_head(self, store: Store, run: str, body: bytes, source: Source, now: datetime) -> list[Due]:
+        """What is due of a run whose head is new, if that says that there may be something to tell."""
         head = loads(body)
         ended = head["exit_code"] is not None and head["exit_code"] != 6
         said = (head["approval"], head["reason"], str(head["alerts"][-1:]), ended and head["updated_at"])
         before = self._known.get(run)
         self._known[run] = (hash(body), said)
         if before is not None and before[1] == said:
-            return None
+            return []
         if ended and datetime.fromisoformat(str(head["updated_at"])) < now - DAY:
-            return None
+            return []
         asked = run in self._open
         if head["approval"] is None:
             self._open.pop(run, None)
@@ -120,25 +131,16 @@ class Desk:
         if not (asked or ended or head["approval"] or head["alerts"]) and not any(
             store.signals(f"post:{run}")
         ):
-            return None  # nothing to tell, nothing told
-        state = Journal(store, run).state
-        told = (
-            table_of(state.spec.get("approval")).get("channels"),
-            table_of(state.spec.get("notify")).get("to"),
-        )
-        return state if any(told) else None
+            return []  # nothing to tell, nothing told
+        return self._due(store, Journal(store, run).state, source, now)
 
     def _answered(self, store: Store, source: Source, now: datetime) -> list[Due]:
         """What is due of requests that got an answer which nobody took in yet: all places are busy, maybe for long."""
         found: list[Due] = []
         for run, approval in list(self._open.items()):
-            try:
-                if people.standing(store, run, approval) is None:
-                    continue
+            if people.standing(store, run, approval) is not None:
                 del self._open[run]
-                found += self._due(store, Journal(store, run).state, source, now)
-            except LoopwrightError as error:
-                self.problems[run] = str(error)
+                found += self._tried(run, partial(self._afresh, store, run, source, now))
         return found
 
     def channels(self, values: Iterable[object], source: Source) -> tuple[Channel, ...]:
@@ -159,10 +161,12 @@ class Desk:
         return self._channels[key]
 
     def _due(self, store: Store, state: LoopState, source: Source, now: datetime) -> list[Due]:
-        done = records(store, state.run)
         asking = list(table_of(state.spec.get("approval")).get("channels") or ())
         notify = table_of(state.spec.get("notify"))
         telling = list(notify.get("to") or ())
+        if not asking and not telling:
+            return []
+        done = records(store, state.run)
         found: list[Due] = []
         self._count(state, done)
         if asking:

@@ -188,7 +188,7 @@ class Post:
         if key in self._tasks:
             return
         if len(self._tasks) >= MOST:
-            self._desk.forget(due.run)  # and found again
+            self._desk.again(due.run)  # and found again
             return
         each = self._tasks[key] = _Task(due)
         each.task = asyncio.create_task(self._seen_to(key, each), name=f"post {due.run} {due.key}")
@@ -214,7 +214,7 @@ class Post:
             await asyncio.sleep(self.pace.look_s)
         finally:
             self._tasks.pop(key, None)
-            self._desk.forget(due.run)
+            self._desk.again(due.run)
             self._news.set()
 
     async def _tried(self, each: _Task) -> str | None:
