@@ -383,7 +383,7 @@ def test_what_is_not_signed_as_it_should_be_is_not_read(wrong):
         b"[]",
         b"{",
         b"[" * 100_000,
-        b'{"run":"r","run":"s"}',
+        b'{"run":"r","approval":"0123456789abcdef","answer":"approve","by":"x","run":"s"}',
         {},
         {**SAID, "more": 1},
         {**SAID, "answer": "yes"},

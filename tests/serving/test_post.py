@@ -270,7 +270,7 @@ async def test_a_channel_that_hangs_is_cut_and_one_that_is_broken_is_a_channel_t
     mode(project, "b", "broken")
     asking(project)
     told = []
-    pace = Pace(look_s=0.02, try_s=0.1, delays_s=(0.05,))
+    pace = Pace(look_s=0.02, try_s=0.5, delays_s=(0.05,))
     async with at_work(made(project, tell=told.append, pace=pace)) as post:
         await until(lambda: len(told) == 2)
         problems = {p.channel: p.problem for p in post.state().pending}
@@ -279,7 +279,7 @@ async def test_a_channel_that_hangs_is_cut_and_one_that_is_broken_is_a_channel_t
             mode(project, name, "")
         await until(lambda: sent(project, "a") and sent(project, "b"))
     assert problems == {
-        "a": "no answer within 0.1s",
+        "a": "no answer within 0.5s",
         "b": "RuntimeError: a fault with [redacted:WIRE_TOKEN] in it",
     }
     assert "canary" not in "".join(told)
@@ -341,7 +341,7 @@ async def test_of_two_servers_one_sends_and_the_other_takes_over_when_it_is_kill
             killed = time.monotonic()
             asking(project, "third")
             await until(lambda: len(noticed(store, "third")) == 2)
-            assert time.monotonic() - killed < 3
+            assert time.monotonic() - killed < 10
             answer(store, "r", "approve")
             await until(lambda: len(sent(project, "a")) == 4)
             await looked(post)
