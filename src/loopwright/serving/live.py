@@ -20,7 +20,7 @@ from loopwright.hosts.local import resume
 from loopwright.hosts.take import made_id
 from loopwright.hosts.ways import Ways
 from loopwright.ports import Observe, Store
-from loopwright.serving import starts
+from loopwright.serving import starts, turns
 from loopwright.serving.book import Book, Served
 from loopwright.serving.workers import PATIENCE_S, Workers
 from loopwright.stores.opened import open_store, owner
@@ -58,7 +58,12 @@ class Live:
     def __post_init__(self) -> None:
         self._together = Together(self.store)
         self.workers = Workers(
-            store=self.store, limit=self.server.workers, ways=self._ways, tell=self.tell, mine=self._is_mine
+            store=self.store,
+            limit=self.server.workers,
+            ways=self._ways,
+            tell=self.tell,
+            mine=self._is_mine,
+            turn=turns.turn(self),
         )
 
     @property
