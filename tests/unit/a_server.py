@@ -19,6 +19,9 @@ def utc(text):
     return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
+BEGAN = utc("2026-11-30T10:00:30")
+
+
 def cron(expr, **more):
     said = {"cron": expr, "tz": "UTC", **more}
     return "[[trigger]]\n" + "".join(f'{key} = "{value}"\n' for key, value in said.items())
@@ -30,7 +33,7 @@ class Server:
 
     project: Path
     store: object = field(default_factory=MemoryStore)
-    at: datetime = utc("2026-11-30T10:00:30")
+    at: datetime = BEGAN
     told: list = field(default_factory=list)
     nudged: int = 0
     mend_s: float = 0.0

@@ -1,7 +1,7 @@
 """Slots: what is due, what becomes of it, and that no server, crash or clock makes a start of it twice or none."""
 
 from datetime import UTC, datetime, timedelta
-from itertools import islice, takewhile
+from itertools import takewhile
 
 import pytest
 from a_server import LOOP, Server, cron, finish, utc
@@ -12,6 +12,7 @@ from loopwright.errors import StoreError
 from loopwright.journal import Journal
 from loopwright.serving import slots, starts, turns
 from loopwright.serving.due import ALL, delay, due
+from loopwright.serving.slot_records import KEEP
 from loopwright.stores.files import FilesStore
 from loopwright.stores.memory import MemoryStore
 from loopwright.stores.sqlite import SqliteStore
@@ -37,7 +38,7 @@ def served(folder, *triggers, **more):
 SCHEDULES = ("* * * * *", "*/7 * * * *", "0 * * * *", "30 2 * * *", "0 9 * * 1-5", "0 0 1 * *", "* * * 1 *")
 
 
-@settings(max_examples=150, **QUICK)
+@settings(max_examples=60, **QUICK)
 @given(
     expr=st.sampled_from(SCHEDULES),
     tz=st.sampled_from(("UTC", "Europe/Paris", "America/New_York")),
@@ -110,7 +111,7 @@ def test_years_of_minutes_are_worked_out_at_once():
     assert (len(found), time.process_time() - began < 1) == (ALL + 1, True)
 
 
-@settings(max_examples=100, **QUICK)
+@settings(max_examples=40, **QUICK)
 @given(
     at=st.datetimes(datetime(2026, 1, 1), datetime(2027, 1, 1)),
     jitter=st.floats(1, 1e6),
@@ -306,7 +307,7 @@ def test_a_store_that_cannot_be_read_is_told_once_and_tried_again(server, monkey
     assert server.began() == ["01 02:00"]
 
 
-@settings(max_examples=40, **QUICK)
+@settings(max_examples=12, **QUICK)
 @given(
     looks=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 60)), min_size=10, max_size=25),
     misfire=st.sampled_from(("skip", "run_once", "run_all")),
@@ -371,7 +372,7 @@ def test_a_clock_that_was_ahead_for_a_while_takes_nothing_from_the_time_to_come(
     ]
 
 
-@settings(max_examples=25, **QUICK)
+@settings(max_examples=10, **QUICK)
 @given(
     st.lists(
         st.one_of(st.integers(1, 90), st.sampled_from((-1440, -60, 300, 1500))), min_size=20, max_size=60
@@ -453,13 +454,13 @@ def test_every_store_keeps_slots_and_few_of_them(tmp_path, kind):
     }[kind]()
     server = served(tmp_path, cron("* * * * *", misfire="run_all"), store=store)
     server.look()
-    for _ in range(5):
-        server.look(minutes=50)
+    for _ in range(3):
+        server.look(minutes=70)
         server.end()
     server.look()
     rest = list(store.signals("trigger:nightly"))
-    assert slots.KEEP <= len(server.history()) < slots.KEEP + slots.KEEP // 2
-    assert len(rest) < 2 * slots.KEEP
+    assert KEEP <= len(server.history()) < KEEP + KEEP // 2
+    assert len(rest) < 2 * KEEP
     assert len({each.slot for each in server.history()}) == len(server.history())
     assert not store.signal("trigger:nightly", "slot/20261130T1001Z", b"{}"), (
         "and what is not read stays decided"

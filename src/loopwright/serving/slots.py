@@ -11,26 +11,50 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from loopwright import codec
 from loopwright.errors import LoopwrightError
 from loopwright.ports import Store
 from loopwright.serving import starts, turns
 from loopwright.serving.book import Book, Served
 from loopwright.serving.due import Due, delay, due
+from loopwright.serving.slot_records import (
+    MINUTES,
+    Records,
+    Slot,
+    history,
+    key,
+    of,
+    read,
+    surplus,
+    told,
+    written,
+)
+from loopwright.stores.opened import owner
 from loopwright.triggers.cron import Schedule
 from loopwright.unattended import Trigger
 
+__all__ = [
+    "Coming",
+    "Hosting",
+    "Slot",
+    "Watch",
+    "decide",
+    "history",
+    "plans",
+    "step",
+    "tick",
+    "told",
+    "upcoming",
+]
 TICK_S: Final = 1.0  # the longest wait: the wall clock may be set meanwhile
 MEND_S: Final = 60.0  # how often records without their run are looked for
-KEEP: Final = 120  # records of each schedule that stay to be read: more than one look can make
-_SLOT: Final = "%Y%m%dT%H%MZ"
+LEASE_S: Final = 60.0
 _FAR: Final = datetime.max.replace(tzinfo=UTC)
 
 
@@ -61,25 +85,6 @@ class Hosting(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
-    """What became of a slot: `started` with its run, or `skipped` with its reason.
-
-    Where one record stands for many, `count` slots (more, unless `whole`) from `first` on were skipped. `marks` are the
-    schedules it is a slot of.
-    """
-
-    slot: datetime
-    what: str
-    reason: str = ""
-    run: str | None = None
-    at: datetime | None = None
-    first: datetime | None = None
-    count: int = 1
-    whole: bool = True
-    marks: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Coming:
     """A start that is to come: at `at`, which is later than its slot where a delay was drawn for it."""
 
@@ -87,11 +92,6 @@ class Coming:
     at: datetime
     trigger: Trigger
     schedule: Schedule
-
-
-def history(store: Store, loop: str) -> list[Slot]:
-    """What became of the last slots of a loop, decided last first."""
-    return _read(store, loop).slots[::-1]
 
 
 def upcoming(served: Served, n: int, now: datetime) -> list[Coming]:
@@ -117,81 +117,16 @@ def _mark(schedule: Schedule) -> str:
     return hashlib.sha256(f"{schedule.expr}\0{schedule.name}".encode()).hexdigest()[:8]
 
 
-# what is on record
+# deciding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Records:
-    """What the store has of a loop's slots, oldest first: decisions, runs begun for them, schedules seen since."""
+class _Pending:
+    """A slot that is due, with the trigger whose rules it goes by and all schedules it is a slot of."""
 
-    slots: list[Slot]
-    begun: frozenset[datetime]
-    seen: list[tuple[str, datetime, str]]  # mark, since when, key
-
-
-def _of(loop: str) -> str:
-    return f"trigger:{loop}"
-
-
-def _key(kind: str, slot: datetime) -> str:
-    return f"{kind}/{slot.astimezone(UTC):{_SLOT}}"
-
-
-def _time(text: str) -> datetime:
-    return datetime.strptime(text, _SLOT).replace(tzinfo=UTC)
-
-
-def _read(store: Store, loop: str) -> _Records:
-    slots, begun, seen = [], set(), []
-    for key, record in store.signals(_of(loop)):
-        kind, _, rest = key.partition("/")
-        if kind == "slot":
-            slots.append(_slot(_time(rest), record))
-        elif kind == "begun":
-            begun.add(_time(rest))
-        elif kind == "seen":
-            mark, _, since = rest.partition("/")
-            seen.append((mark, _time(since), key))
-    return _Records(slots=slots, begun=frozenset(begun), seen=seen)
-
-
-def _slot(slot: datetime, record: bytes) -> Slot:
-    try:
-        found: Any = codec.loads(record)
-        first = found.get("first")
-        return Slot(
-            slot=slot,
-            what=found["what"],
-            reason=str(found["reason"]),
-            run=found["run"],
-            at=datetime.fromisoformat(found["at"]),
-            first=None if first is None else datetime.fromisoformat(first),
-            count=int(found["count"]),
-            whole=bool(found["whole"]),
-            marks=tuple(found["marks"]),
-        )
-    except (ValueError, TypeError, KeyError, AttributeError):  # decided it is, by its key
-        return Slot(slot=slot, what="skipped", reason="its record cannot be read")
-
-
-def _written(each: Slot) -> bytes:
-    return codec.dumps({name: getattr(each, name) for name in each.__slots__})
-
-
-def _surplus(records: _Records, marks: Iterable[str]) -> list[str]:
-    """The keys of what need not be read any more: of each schedule the last records stay, of those that are gone some."""
-    kept: set[datetime] = set()
-    for mark in (None, *marks):
-        mine = [each.slot for each in records.slots if mark is None or mark in each.marks]
-        kept.update(mine[-KEEP:])
-    gone = [each.slot for each in records.slots if each.slot not in kept]
-    if len(gone) < KEEP // 2:  # not a write for each
-        return []
-    alone = records.begun - {each.slot for each in records.slots}  # somebody was cut off here
-    return [_key("slot", slot) for slot in gone] + [_key("begun", slot) for slot in (*gone, *alone)]
-
-
-# deciding
+    one: Due
+    trigger: Trigger
+    marks: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -243,7 +178,7 @@ def step(live: Hosting, watch: Watch, now: Callable[[], datetime]) -> datetime:
                 if (served := loops.get(name)) is not None:
                     _attend(live, store, served, watch, now())
                 else:
-                    _forget(store, name, _read(store, name), frozenset())
+                    _forget(store, name, read(store, name), frozenset())
                     del watch.known[name]
                 watch.told.pop(name, None)
             except LoopwrightError as error:
@@ -268,31 +203,64 @@ def _attend(live: Hosting, store: Store, served: Served, watch: Watch, now: date
     if time.monotonic() < known.mend and known.now <= now < known.look:
         known.now = now
         return
-    records = _read(store, served.name)
+    records = read(store, served.name)
     _forget(store, served.name, records, marks)
     for each in records.slots:
         if each.what == "started" and each.slot not in records.begun:
             _begin(live, store, served, each, watch)
+    pending = _pending(store, served, records, known, now)
+    if len(pending) > len(mine):  # a time that was missed: one server goes through it
+        lease = store.lease(of(served.name), owner(), LEASE_S)
+        if lease is None:
+            return
+        try:
+            records = read(store, served.name)
+            pending = _pending(store, served, records, known, now)
+            _decide_all(live, store, served, pending, watch, known, now)
+        finally:
+            lease.release()
+    else:
+        _decide_all(live, store, served, pending, watch, known, now)
     decided = frozenset(each.slot for each in records.slots)
-    pending: dict[datetime, tuple[Due, Trigger, list[str]]] = {}
-    for mark, schedule, trigger in mine:
+    known.look = min(
+        (_start(*plan[1:], served.name, known.done[plan[0]], decided) for plan in mine), default=_FAR
+    )
+    known.now = now
+    known.mend = time.monotonic() + (watch.mend_s if mine else float("inf"))
+    watch.known[served.name] = known
+    store.settle(of(served.name), surplus(records, marks))
+
+
+def _pending(
+    store: Store, served: Served, records: Records, known: _Known, now: datetime
+) -> dict[datetime, _Pending]:
+    """The slots of a loop that are due, each once, whichever schedules it is a slot of."""
+    decided = frozenset(each.slot for each in records.slots)
+    pending: dict[datetime, _Pending] = {}
+    for mark, schedule, trigger in plans(served):
         since = known.done[mark] = _since(store, served.name, records, mark, known, now)
         for one in due(schedule, trigger, served.name, since=since, now=now, decided=decided):
             other = pending.get(one.slot)
+            marks = (mark, *(other.marks if other else ()))
             if other is None or one.what == "started":
-                pending[one.slot] = (one, trigger, [mark, *(other[2] if other else ())])
+                pending[one.slot] = _Pending(one=one, trigger=trigger, marks=marks)
             else:
-                other[2].append(mark)
-    for slot, (one, trigger, of) in sorted(pending.items()):
-        decide(live, store, served, one, trigger, marks=of, watch=watch, now=now)
-        known.done |= dict.fromkeys(of, slot)
-    starting = [
-        _start(schedule, trigger, served.name, known.done[mark], decided) for mark, schedule, trigger in mine
-    ]
-    known.look, known.now = min(starting, default=_FAR), now
-    known.mend = time.monotonic() + (watch.mend_s if mine else float("inf"))
-    watch.known[served.name] = known
-    store.settle(_of(served.name), _surplus(records, marks))
+                pending[one.slot] = replace(other, marks=marks)
+    return pending
+
+
+def _decide_all(
+    live: Hosting,
+    store: Store,
+    served: Served,
+    pending: Mapping[datetime, _Pending],
+    watch: Watch,
+    known: _Known,
+    now: datetime,
+) -> None:
+    for slot, each in sorted(pending.items()):
+        decide(live, store, served, each, watch=watch, now=now)
+        known.done |= dict.fromkeys(each.marks, slot)
 
 
 def _start(
@@ -304,39 +272,38 @@ def _start(
     return _FAR if slot is None else slot + delay(schedule, trigger, loop, slot)
 
 
-def _since(store: Store, loop: str, records: _Records, mark: str, known: _Known, now: datetime) -> datetime:
+def _since(store: Store, loop: str, records: Records, mark: str, known: _Known, now: datetime) -> datetime:
     """The last slot of a schedule that was looked at, or when it was first seen; never ahead of the clock."""
     seen = [since for of, since, _ in records.seen if of == mark and since <= now]
     if not seen:
         seen = [now.astimezone(UTC).replace(second=0, microsecond=0)]
-        store.signal(_of(loop), f"seen/{mark}/{seen[0]:{_SLOT}}", b"{}")
+        store.signal(of(loop), f"seen/{mark}/{seen[0]:{MINUTES}}", b"{}")
     slots = [each.slot for each in records.slots if mark in each.marks]
     done = [known.done[mark]] if mark in known.done else []
     return max(at for at in (min(seen), *slots, *done) if at <= now)
 
 
-def _forget(store: Store, loop: str, records: _Records, marks: frozenset[str]) -> None:
+def _forget(store: Store, loop: str, records: Records, marks: frozenset[str]) -> None:
     """A schedule that a loop does not have any more is new when it comes back: nothing was missed meanwhile."""
-    store.settle(_of(loop), [key for mark, _, key in records.seen if mark not in marks])
+    store.settle(of(loop), [key for mark, _, key in records.seen if mark not in marks])
 
 
 def decide(
     live: Hosting,
     store: Store,
     served: Served,
-    one: Due,
-    trigger: Trigger,
+    each: _Pending,
     *,
-    marks: Iterable[str],
     watch: Watch,
     now: datetime,
 ) -> bool:
     """Whether this server was the one to decide a slot; where it comes to a start, its run is begun then."""
+    one = each.one
     what, reason, run = one.what, one.reason, starts.id_of_slot(served.name, one.slot)
     if what == "started":
-        in_the_way = turns.in_the_way(turns.under_way(store, served.name, watch.names), trigger.overlap)
+        in_the_way = turns.in_the_way(turns.under_way(store, served.name, watch.names), each.trigger.overlap)
         if in_the_way:
-            what, reason = "skipped", f"{in_the_way}; overlap = {trigger.overlap}"
+            what, reason = "skipped", f"{in_the_way}; overlap = {each.trigger.overlap}"
     record = Slot(
         slot=one.slot,
         what=what,
@@ -346,23 +313,14 @@ def decide(
         first=one.first,
         count=one.count,
         whole=one.whole,
-        marks=tuple(marks),
+        marks=each.marks,
     )
-    if not store.signal(_of(served.name), _key("slot", one.slot), _written(record)):
+    if not store.signal(of(served.name), key("slot", one.slot), written(record)):
         return False
     live.tell(f"{served.name}: {told(record)}")
     if what == "started":
         _begin(live, store, served, record, watch)
     return True
-
-
-def told(each: Slot) -> str:
-    """What became of a slot, in a line."""
-    if each.count > 1 and each.first is not None:
-        more = "" if each.whole else "more than "
-        return f"{more}{each.count} slots from {each.first:%Y-%m-%d %H:%M} to {each.slot:%Y-%m-%d %H:%M} UTC skipped: {each.reason}"
-    reason = f": {each.reason}" if each.reason else ""
-    return f"slot {each.slot:%Y-%m-%d %H:%M} UTC {each.what}{reason}"
 
 
 def _begin(live: Hosting, store: Store, served: Served, each: Slot, watch: Watch) -> None:
@@ -378,7 +336,7 @@ def _begin(live: Hosting, store: Store, served: Served, each: Slot, watch: Watch
             origin="cron",
             labels={"slot": f"{each.slot.astimezone(UTC):%Y-%m-%dT%H:%MZ}"},
         )
-        store.signal(_of(served.name), _key("begun", each.slot), b"{}")
+        store.signal(of(served.name), key("begun", each.slot), b"{}")
     except LoopwrightError as error:  # the other slots go on
         _tell(live, watch, run, f"{run} cannot be begun: {error}")
         return
