@@ -57,7 +57,9 @@ def test_two_servers_that_are_killed_start_each_slot_once_or_say_why_not(
         decided = sorted(at for each in found for at in _every(each.first or each.slot, each.slot, step))
         assert len(decided) == len(set(decided))
         assert all(
-            each.count == len(_every(each.first or each.slot, each.slot, step)) for each in found if each.whole
+            each.count == len(_every(each.first or each.slot, each.slot, step))
+            for each in found
+            if each.whole
         )
         first = decided[0]
         assert first - NOON < timedelta(minutes=minutes / 2), "the servers were up in time"

@@ -507,7 +507,7 @@ def test_runs_take_their_turns(tmp_path):
         for run in runs:
             state = Journal(server.store, run).state
             held = {each: Journal(server.store, each).state for each in in_hand}
-            if state.finished is None and its_turn(run, state, held):
+            if state.finished is None and its_turn(state, held):
                 turns_.append(run)
         return turns_
 

@@ -80,7 +80,7 @@ def _said(trigger: Trigger, schedule: Any, name: str, count: int, now: datetime)
             "start": start,
             "remarks": remarks(schedule, at, before),
         }
-        coming.append({**row, "weekday": f"{local:%a}", "zone": f"{local:%Z}"})
+        coming.append({**row, "zone": f"{local:%Z}"})
         before = at
         if len(coming) == count:
             break
@@ -131,6 +131,6 @@ def _lines(said: Mapping[str, Any]) -> Iterable[str]:
         late: timedelta = row["start"] - row["utc"]
         start = f"  +{duration(round(late.total_seconds()))}" if late.total_seconds() >= 1 else ""
         odd = "".join(f"  ({each})" for each in row["remarks"])
-        yield f"  {row['weekday']} {local:%Y-%m-%d %H:%M} {row['zone']:<5} = {row['utc']:%Y-%m-%d %H:%M} UTC{start}{odd}"
+        yield f"  {local:%a %Y-%m-%d %H:%M} {row['zone']:<5} = {row['utc']:%Y-%m-%d %H:%M} UTC{start}{odd}"
     if not said["next"]:
         yield "  not within fifty years"

@@ -118,12 +118,12 @@ class Hosting(Protocol):
         """The store of the thread that drives runs."""
 
 
-def turn(live: Hosting) -> Callable[[str, LoopState, Mapping[str, LoopState]], bool]:
+def turn(live: Hosting) -> Callable[[LoopState, Mapping[str, LoopState]], bool]:
     """Whether it is a run's turn, for `Workers.turn`: where the runs of its loop follow each other, the store says so."""
     names, seen = Names(), dict[str, tuple[float, list[Active]]]()
 
-    def its_turn(run: str, state: LoopState, in_hand: Mapping[str, LoopState]) -> bool:
-        loop = str(state.spec.get("name") or "")
+    def its_turn(state: LoopState, in_hand: Mapping[str, LoopState]) -> bool:
+        run, loop = state.run, str(state.spec.get("name") or "")
         served = live.book.loops.get(loop)
         if served is None or not queues(served.triggers):
             return True
