@@ -162,6 +162,11 @@ def test_leap_days_are_found_across_2100():
     assert [at.year for at in islice(made("0 0 29 2 */7").later(utc("2080-01-01T00:00Z")), 2)] == [2088, 2128]
 
 
+def test_after_the_first_of_an_hour_that_comes_twice_is_the_next_day():
+    schedule = made("30 1 * * *", "America/New_York")
+    assert schedule.next(utc("2026-11-01T06:15Z")) == utc("2026-11-02T06:30Z")  # 01:15, the second time
+
+
 def test_words_and_what_is_odd_about_an_hour():
     schedule = made("30 2 * * *", "Europe/Paris")
     assert schedule.words == "At 02:30 every day"

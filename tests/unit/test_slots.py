@@ -103,6 +103,16 @@ def test_thousands_that_were_missed_are_one_record():
     )
 
 
+def test_what_is_on_record_is_not_due():
+    schedule, trigger = (
+        crons.schedule("0 * * * *", "UTC", local=None),
+        Trigger(cron="0 * * * *", misfire="run_all"),
+    )
+    since, eleven = utc("2026-01-01T10:00"), utc("2026-01-01T11:00")
+    found = due(schedule, trigger, "x", since=since, now=since + DAY, decided=frozenset({eleven}))
+    assert [one.slot for one in found] == [eleven + timedelta(hours=n) for n in range(1, 24)]
+
+
 def test_years_of_minutes_are_worked_out_at_once():
     import time
 
@@ -307,6 +317,35 @@ def test_a_store_that_cannot_be_read_is_told_once_and_tried_again(server, monkey
     assert server.began() == ["01 02:00"]
 
 
+def test_a_record_that_another_made_meanwhile_stands(server, monkeypatch):
+    server.look()
+    other = server.again()
+    stale = list(server.store.signals("trigger:nightly"))
+    starts.begin(  # what made the other leave the slot out
+        server.store, server.served().assembled, "by-hand", project=server.project, environ={}, origin="hand"
+    )
+    server.look("2026-12-01T02:00:00")
+    server.end("by-hand")
+    monkeypatch.setattr(server.store, "signals", lambda run: stale)
+    other.look("2026-12-01T02:00:00")
+    monkeypatch.undo()
+    assert not server.active()
+    assert [each.what for each in server.history()] == ["skipped"]
+    assert len(server.told) == 1
+    assert not other.told
+
+
+def test_a_time_that_was_missed_is_gone_through_by_one_server_at_a_time(server):
+    server.look()
+    lease = server.store.lease("trigger:nightly", "another", 60)
+    server.look("2026-12-03T12:00:00")
+    assert not server.history()
+    lease.release()
+    server.look(seconds=1)
+    assert server.began() == ["03 02:00"]
+    assert server.store.lease("trigger:nightly", "another", 60), "and given back"
+
+
 @settings(max_examples=12, **QUICK)
 @given(
     looks=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 60)), min_size=10, max_size=25),
@@ -353,6 +392,14 @@ def test_a_clock_that_is_set_back_a_day_starts_nothing_twice_and_strands_nothing
     assert server.began() == ran
     server.look(hours=1)
     assert len(server.began()) == 31, "and it goes on where it was"
+
+
+def test_a_clock_that_is_set_back_is_noticed_at_once(tmp_path):
+    server = served(tmp_path, cron("0 * * * *"), mend_s=3600.0)
+    server.look()
+    server.look("2026-11-30T06:00:30")
+    server.look("2026-11-30T07:00:00")
+    assert server.began() == ["30 07:00"]
 
 
 def test_a_clock_that_was_ahead_for_a_while_takes_nothing_from_the_time_to_come(tmp_path):
