@@ -86,12 +86,17 @@ def serve(folder, url, t0, minutes, seconds, seed):
     asyncio.run(work())
 
 
-def forked(*args):
+def first_look(folder, url):
+    """At noon the schedules are seen for the first time: what comes after it is theirs."""
+    slots.step(Host(folder, url, None), slots.Watch(), lambda: NOON)
+
+
+def forked(work, *args):
     """A process that has it all loaded: a server that comes back at once."""
     child = os.fork()
     if child == 0:
         try:
-            serve(*args)
+            work(*args)
         except BaseException:
             traceback.print_exc()
             os._exit(1)
@@ -102,22 +107,24 @@ def forked(*args):
 def main(folder, url, minutes, seconds, kills):
     """Two servers that are killed and come back, and in the end one that is left alone; prints how many died."""
     folder, minutes, seconds, dice = Path(folder), int(minutes), float(seconds), random.Random(int(minutes))
+    _, status = os.waitpid(forked(first_look, folder, url), 0)
+    assert status == 0, status
     t0, died, seed = time.time(), 0, itertools.count(1)
-    running = [forked(folder, url, t0, minutes, seconds, next(seed)) for _ in range(2)]
-    while time.time() < t0 + seconds:
+    running = [forked(serve, folder, url, t0, minutes, seconds, next(seed)) for _ in range(2)]
+    while time.time() < t0 + seconds or died < int(kills):
         time.sleep(dice.uniform(0.0, 2 * seconds / int(kills)))
         os.kill(dice.choice(running), signal.SIGKILL)
         time.sleep(0.01)
         for i, child in enumerate(running):
             gone, status = os.waitpid(child, os.WNOHANG)
             if gone:
-                assert os.WIFSIGNALED(status) or time.time() >= t0 + seconds, status
-                died += 1
-                running[i] = forked(folder, url, t0, minutes, seconds, next(seed))
+                died += os.WIFSIGNALED(status)
+                assert os.WIFSIGNALED(status) or status == 0, status
+                running[i] = forked(serve, folder, url, t0, minutes, seconds, next(seed))
     for child in running:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    _, status = os.waitpid(forked(folder, url, t0, minutes, seconds, 0), 0)
+    _, status = os.waitpid(forked(serve, folder, url, t0, minutes, seconds, 0), 0)
     assert status == 0, status
     print(f"died {died}", flush=True)
 
