@@ -1,7 +1,9 @@
 """schedule preview, as a person calls it."""
 
 import json
+import re
 from datetime import datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -97,6 +99,20 @@ def test_a_schedule_that_cannot_be_is_a_fault_of_its_line(preview):
     assert (
         second.strip()
         == "nightly.toml:6: trigger[0].tz: 'Europe/Kyivv' is no zone; did you mean 'Europe/Kyiv'?"
+    )
+
+
+def test_the_example_of_the_page_is_what_is_printed(preview):
+    page = (Path(__file__).parents[2] / "docs/triggers.md").read_text(encoding="utf-8")
+    (loop,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    (shown,) = re.findall(r"```console\n\$ .*?\n(.*?)```", page, re.DOTALL)
+    code, out, _ = preview(loop.partition("\n\n")[2])
+    *head, row, _ = shown.splitlines()
+    assert code == 0
+    assert out.splitlines()[: len(head)] == head
+    assert (
+        re.sub(r"\d", "0", out.splitlines()[len(head)])[:50].replace("CEST", "CET ")[6:30]
+        == re.sub(r"\d", "0", row)[6:30]
     )
 
 

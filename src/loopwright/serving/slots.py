@@ -39,22 +39,11 @@ from loopwright.stores.opened import owner
 from loopwright.triggers.cron import Schedule
 from loopwright.unattended import Trigger
 
-__all__ = [
-    "Coming",
-    "Hosting",
-    "Slot",
-    "Watch",
-    "decide",
-    "history",
-    "plans",
-    "step",
-    "tick",
-    "told",
-    "upcoming",
-]
+__all__ = ["Coming", "Hosting", "Slot", "Watch", "history", "plans", "step", "tick", "told", "upcoming"]
 TICK_S: Final = 1.0  # the longest wait: the wall clock may be set meanwhile
 MEND_S: Final = 60.0  # how often records without their run are looked for
 LEASE_S: Final = 60.0
+TOLD: Final = 1000  # troubles remembered
 _FAR: Final = datetime.max.replace(tzinfo=UTC)
 
 
@@ -190,6 +179,8 @@ def _tell(live: Hosting, watch: Watch, about: str, line: str) -> None:
     """Tells what goes wrong, the same thing once."""
     if watch.told.get(about) != line:
         live.tell(line)
+    if len(watch.told) >= TOLD:
+        watch.told.clear()
     watch.told[about] = line
 
 
@@ -259,7 +250,7 @@ def _decide_all(
     now: datetime,
 ) -> None:
     for slot, each in sorted(pending.items()):
-        decide(live, store, served, each, watch=watch, now=now)
+        _decide(live, store, served, each, watch=watch, now=now)
         known.done |= dict.fromkeys(each.marks, slot)
 
 
@@ -288,7 +279,7 @@ def _forget(store: Store, loop: str, records: Records, marks: frozenset[str]) ->
     store.settle(of(loop), [key for mark, _, key in records.seen if mark not in marks])
 
 
-def decide(
+def _decide(
     live: Hosting,
     store: Store,
     served: Served,
