@@ -49,6 +49,7 @@ def _book(files: tuple[str, ...], project: Path, store: str | None) -> Book:
 @click.option(
     "--log",
     "form",
+    metavar="text|json",
     type=click.Choice(["text", "json"]),
     default="text",
     help="How the log's lines are written.",
