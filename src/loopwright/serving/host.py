@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from loopwright.errors import ConfigError
+from loopwright.serving import slots
 from loopwright.serving.book import Book
 from loopwright.serving.live import Live
 
@@ -42,7 +43,7 @@ async def listening(live: Live) -> None:
 
 def parts() -> Mapping[str, Part]:
     """What a server does beside driving runs, by name."""
-    return {"loops": refreshing, "post": posting, "ears": listening}
+    return {"loops": refreshing, "schedules": slots.tick, "post": posting, "ears": listening}
 
 
 async def host(live: Live, *, ready: Callable[[], None] = lambda: None) -> int:

@@ -22,7 +22,7 @@ from loopwright.hosts.take import made_id
 from loopwright.hosts.ways import Ways
 from loopwright.journal import Journal
 from loopwright.ports import Follow, Store
-from loopwright.serving import starts
+from loopwright.serving import starts, turns
 from loopwright.serving.book import Book, Served
 from loopwright.serving.card import Source
 from loopwright.serving.ears import Ears
@@ -64,13 +64,14 @@ class Live:
 
     def __post_init__(self) -> None:
         self._together = Together(self.store)
+        follows = turns.turn(self)
         self.workers = Workers(
             store=self.store,
             limit=self.server.workers,
             ways=self._ways,
             tell=self.tell,
             mine=self._is_mine,
-            turn=_has_turn,
+            turn=lambda state, others: _has_turn(state, others) and follows(state, others),
         )
         self.post = Post(
             source=self.source, stores=self.stores, me=self.me, tell=self.tell, count=self.figures.notice
