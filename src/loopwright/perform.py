@@ -90,11 +90,14 @@ def _place(run: Run, agent: Agent, asked: Attempt) -> Place:
     """Where the attempt works."""
     limits = run.policy.limits
     folder = folder_of(run, asked.iteration, f"attempt-{asked.number}", made=agent.in_folder)
+    own = _marks(asked, folder)
+    if run.payload is not None:
+        own["LOOPWRIGHT_PAYLOAD_FILE"] = str(run.payload)
     return Place(
         root=run.workspace.root,
         project=run.project,
         artifacts=folder,
-        env=environment_of(run, agent.keys, _marks(asked, folder)),
+        env=environment_of(run, agent.keys, own),
         timeout_s=asked.deadline_s,
         grace_s=limits.grace,
         idle_s=limits.idle_timeout,
@@ -163,6 +166,8 @@ def _addressed(run: Run, attempt: Attempt) -> Attempt:
     workdir = str(run.workspace.root)
     if run.render is None:
         return replacing.replace(attempt, workdir=workdir)
+    if run.payload is not None:
+        attempt = replacing.replace(attempt, payload=str(run.payload))
     return replacing.replace(attempt, workdir=workdir, template=run.template, render=run.render)
 
 
