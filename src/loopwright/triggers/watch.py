@@ -11,10 +11,10 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from loopwright.errors import UsageError
 from loopwright.sites import glob_pattern
@@ -23,15 +23,16 @@ from loopwright.workspace.ignore import is_litter
 MOST: Final = 50_000  # files, and folders: each folder costs one watch of the system
 STEP_MS: Final = 50  # how soon the watching ends when it is told to
 GROUP_MS: Final = 500
-POLL_S: Final = 2.0
+POLL_TICKS: Final = 10
 
 Globs: TypeAlias = tuple[str, ...]
 Print: TypeAlias = tuple[int, ...]
+Changed: TypeAlias = Literal["", "files", "folders"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What globs name: `files` by their path from the project with what tells that one changed, and all `folders`."""
+    """What globs name: `files` by their path from the project with what tells that one changed; `folders` to watch."""
 
     files: dict[str, Print]
     folders: frozenset[str]
@@ -56,9 +57,9 @@ def look(project: Path, globs: Globs) -> Found:
     """The files that are there now; `UsageError` where there are more than can be watched."""
     match = _matcher(globs)
     files: dict[str, Print] = {}
-    folders, told = [""], []
-    for folder in folders:  # it grows
-        if len(folders) > MOST:
+    inner, folders, told = [""], [], []
+    for folder in inner:  # it grows
+        if len(inner) > MOST:
             raise UsageError(f"watch: more than {MOST:,} folders: name fewer, as 'src/**' does")
         try:
             with os.scandir(os.path.join(project, folder)) as entries:  # noqa: PTH118 - a tenth of the time
@@ -68,9 +69,10 @@ def look(project: Path, globs: Globs) -> Found:
                         continue
                     if entry.is_dir(follow_symlinks=False):
                         if _leads(path, globs):
-                            folders.append(path)
+                            inner.append(path)
                     elif match(path):
                         files[path] = _print(entry)
+            folders.append(folder)
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -99,10 +101,11 @@ def digest(project: Path, found: Found, known: dict[str, tuple[Print, str]]) -> 
 
 async def changes(
     project: Path, folders: Iterable[str], globs: Globs, *, tick_ms: int, tell: Callable[[str], None]
-) -> AsyncIterator[bool]:
-    """Whether something changed below `folders`: at once when it did, else every `tick_ms`, until it is cancelled.
+) -> AsyncGenerator[Changed, None]:
+    """What changed in `folders`: soon after it did, else nothing every `tick_ms`, until it is cancelled or cannot go on.
 
-    The first comes once everything is watched. Where the system cannot watch so much, it is looked at again and again.
+    The first comes once everything is watched; `folders` where there are others to watch. Where the system cannot watch
+    so much, it is looked at again and again.
     """
     from watchfiles import Change, awatch  # only a server with such a trigger needs it
 
@@ -112,7 +115,7 @@ async def changes(
         path = os.path.relpath(name, project)
         if any(part == ".git" or is_litter(os.fsencode(part)) for part in path.split("/")):
             return False
-        return change is Change.deleted or match(path) or os.path.isdir(name)  # noqa: PTH112
+        return change is Change.deleted or match(path) or _any_folder([name])
 
     try:
         async for found in awatch(
@@ -123,30 +126,37 @@ async def changes(
             rust_timeout=tick_ms,
             yield_on_timeout=True,
             recursive=False,
-            ignore_permission_denied=True,
+            ignore_permission_denied=False,  # it would hide that there are too many to watch
             force_polling=False,
         ):
-            yield bool(found)
-    except FileNotFoundError:  # a folder that is gone already: who asks looks again
-        yield True
+            made = (name for change, name in found if change is Change.added)
+            yield "folders" if _any_folder(made) else "files" if found else ""
+    except (FileNotFoundError, PermissionError):  # a folder that changed meanwhile: who asks looks again
+        yield "folders"
         return
     except (OSError, RuntimeError) as error:
         tell(
-            f"watch: the system cannot watch the files ({_why(error)}): they are looked at every {POLL_S:g} s instead;"
+            f"watch: the system cannot watch the files ({_why(error)}): they are looked at every {POLL_TICKS * tick_ms / 1000:g} s instead;"
             " raise fs.inotify.max_user_watches and max_user_instances (sysctl)"
         )
-    async for changed in polled(project, globs):
+    async for changed in polled(project, globs, tick_ms=tick_ms):
         yield changed
 
 
-async def polled(project: Path, globs: Globs, *, pause_s: float = POLL_S) -> AsyncIterator[bool]:
-    """As `changes`, without the system's help."""
+async def polled(project: Path, globs: Globs, *, tick_ms: int) -> AsyncGenerator[Changed, None]:
+    """As `changes`, without the system's help: it takes ten ticks to see one."""
     last: Any = None
     while True:
         now = (await asyncio.to_thread(look, project, globs)).files
-        yield last is not None and now != last
+        yield "files" if last is not None and now != last else ""
         last = now
-        await asyncio.sleep(pause_s)
+        for _ in range(POLL_TICKS):
+            await asyncio.sleep(tick_ms / 1000)
+            yield ""
+
+
+def _any_folder(names: Iterable[str]) -> bool:
+    return any(os.path.isdir(name) for name in names)  # noqa: PTH112 - no path is made of it
 
 
 def _matcher(globs: Globs) -> Callable[[str], bool]:
