@@ -153,8 +153,8 @@ def _standard(headers: Mapping[str, str], raw: bytes, keys: tuple[bytes, ...], n
     said = headers.get("webhook-signature", "")
     if not name or not re.fullmatch(r"[0-9]{1,12}", sent) or len(said) > HEADER or len(name) > HEADER:
         return _UNSIGNED
-    text = f"{name}.{sent}.".encode() + raw
-    given = [word.removeprefix("v1,").encode() for word in said.split(" ") if word.startswith("v1,")]
+    text = _plain(f"{name}.{sent}.") + raw
+    given = [_plain(word.removeprefix("v1,")) for word in said.split(" ") if word.startswith("v1,")]
     ours = [base64.b64encode(hmac.digest(key, text, "sha256")) for key in keys]
     if not _any_same(ours, given):
         return _UNSIGNED
@@ -166,12 +166,17 @@ def _standard(headers: Mapping[str, str], raw: bytes, keys: tuple[bytes, ...], n
 def _github(headers: Mapping[str, str], raw: bytes, keys: tuple[bytes, ...], now: datetime) -> str:  # noqa: ARG001 - it says no time
     """Why this is not signed as GitHub does, or nothing."""
     said = headers.get("x-hub-signature-256", "")
-    given = [said.removeprefix("sha256=").encode()] if said.startswith("sha256=") else []
+    given = [_plain(said.removeprefix("sha256="))] if said.startswith("sha256=") else []
     ours = [hmac.digest(key, raw, "sha256").hex().encode() for key in keys]
     return "" if _any_same(ours, given) else _UNSIGNED
 
 
 _UNSIGNED: Final = "it is not signed as it should be"
+
+
+def _plain(text: str) -> bytes:
+    """What came in a header, which is ASCII wherever it is right."""
+    return text.encode("ascii", "backslashreplace")
 
 
 def _any_same(ours: list[bytes], given: list[bytes]) -> bool:
@@ -235,7 +240,7 @@ def _key(
     if not trigger.key and trigger.signature == "github" and (known := _known(headers, payload)):
         return ("event", *known)
     word = "x-github-delivery" if trigger.signature == "github" else "webhook-id"
-    return ("delivery", headers.get(word) or hashlib.sha256(raw).hexdigest())
+    return ("delivery", _plain(headers.get(word, "")).decode() or hashlib.sha256(raw).hexdigest())
 
 
 def _known(headers: Mapping[str, str], payload: Mapping[str, Any]) -> tuple[str, ...]:
