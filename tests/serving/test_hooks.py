@@ -115,6 +115,9 @@ def test_the_first_payload_of_an_event_is_the_one_its_run_reads(tmp_path):
     assert two["duplicate_of"] == one["run"]
     file = tmp_path / ".agent-state" / "artifacts" / one["run"] / "payload.json"
     assert json.loads(file.read_bytes())["of"] == "first"
+    file.unlink()
+    assert sent(server, {"n": 1})[1] == two
+    assert not file.exists(), "of a run that is on record nothing is written again"
 
 
 @pytest.mark.parametrize(

@@ -167,7 +167,7 @@ def test_a_kill_between_the_run_and_its_record_starts_it_once(project, monkeypat
     asyncio.run(main())
 
 
-def test_folders_that_come_and_go(project):
+def test_folders_that_come_and_go(project, tmp_path_factory):
     async def main():
         async with watching(live(project, green=LOOP)) as eyes:
             (project / "src" / "new" / "deep").mkdir(parents=True)
@@ -175,7 +175,7 @@ def test_folders_that_come_and_go(project):
             await eyes.looked(eyes.runs)
             (project / "src" / "new" / "deep" / "b.py").write_text("c")
             await eyes.looked(lambda: len(eyes.runs()) == 2)
-            (project / "src" / "new").rename(project / "elsewhere")
+            (project / "src" / "new").rename(tmp_path_factory.mktemp("outside") / "new")
             await eyes.looked(lambda: len(eyes.runs()) == 3)
 
     asyncio.run(main())
@@ -208,6 +208,8 @@ def test_what_a_run_in_the_project_folder_leaves_starts_none(project):
             await eyes.looked(eyes.runs)
             (run,) = eyes.runs()
             (project / "src" / "a.py").write_text("by the run")
+            await eyes.looked()
+            (project / "src" / "a.py").write_text("by the run, which writes nothing down meanwhile")
             await eyes.looked()
             assert eyes.runs() == {run}
             finish(server.store, run)
@@ -336,6 +338,9 @@ def test_links_and_pipes_are_not_followed(project, tmp_path_factory):
     (outside / "x.py").write_text("y")
     assert digest(project, "src/**/*.py") == one
     assert one[1] == ()
+    (project / "src" / "link.py").unlink()
+    (project / "src" / "link.py").symlink_to(outside / "y.py")
+    assert digest(project, "src/**/*.py") != one
 
 
 def test_only_folders_that_can_hold_such_files_are_watched(project):

@@ -198,7 +198,7 @@ def test_what_can_be_read_in_two_ways_is_refused_and_not_repeated(what):
 
 
 def test_what_is_just_deep_enough():
-    body = b'{"a":' * 63 + b"1" + b"}" * 63
+    body = b'{"a":' * 64 + b"1" + b"}" * 64
     assert isinstance(got(standard(), signed(body), body), Event)
 
 

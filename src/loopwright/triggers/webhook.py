@@ -193,7 +193,7 @@ def _payload(raw: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError("the body is not a JSON object")  # noqa: TRY004 - of a value, not of a caller
     level: list[Any] = [found]
-    for _ in range(DEPTH):
+    for _ in range(DEPTH + 1):
         level = [item for each in level for item in _inside(each)]
         if not level:
             return found
