@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import stat
+import time
 from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -136,7 +137,7 @@ async def changes(
         return
     except (OSError, RuntimeError) as error:
         tell(
-            f"watch: the system cannot watch the files ({_why(error)}): they are looked at every {POLL_TICKS * tick_ms / 1000:g} s instead;"
+            f"watch: the system cannot watch the files ({_why(error)}): they are looked at every {POLL_TICKS * tick_ms / 1000:g} s or more instead;"
             " raise fs.inotify.max_user_watches and max_user_instances (sysctl)"
         )
     async for changed in polled(project, globs, tick_ms=tick_ms):
@@ -144,13 +145,15 @@ async def changes(
 
 
 async def polled(project: Path, globs: Globs, *, tick_ms: int) -> AsyncGenerator[Changed, None]:
-    """As `changes`, without the system's help: it takes ten ticks to see one."""
+    """As `changes`, without the system's help: it takes ten ticks to see one, more where looking takes long."""
     last: Any = None
     while True:
+        began = time.monotonic()
         now = (await asyncio.to_thread(look, project, globs)).files
+        took_ms = 1000 * (time.monotonic() - began)
         yield "files" if last is not None and now != last else ""
         last = now
-        for _ in range(POLL_TICKS):
+        for _ in range(max(POLL_TICKS, round(20 * took_ms / tick_ms))):  # a twentieth of the time at most
             await asyncio.sleep(tick_ms / 1000)
             yield ""
 
