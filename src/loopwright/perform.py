@@ -21,7 +21,17 @@ from loopwright.core.policy import RunAgent
 from loopwright.core.showing import allow_line, listed
 from loopwright.core.values import Attempt, Failed, Usage, Worked
 from loopwright.ports import Agent, Place
-from loopwright.running import UNSEEN, Cut, Run, Watched, environment_of, folder_of, just_seen, look
+from loopwright.running import (
+    UNSEEN,
+    Cut,
+    Run,
+    Watched,
+    environment_of,
+    folder_of,
+    just_seen,
+    look,
+    traceparent,
+)
 from loopwright.workspace.opened import Look
 from loopwright.workspace.watch import prints
 
@@ -90,14 +100,11 @@ def _place(run: Run, agent: Agent, asked: Attempt) -> Place:
     """Where the attempt works."""
     limits = run.policy.limits
     folder = folder_of(run, asked.iteration, f"attempt-{asked.number}", made=agent.in_folder)
-    own = _marks(asked, folder)
-    if run.payload is not None:
-        own["LOOPWRIGHT_PAYLOAD_FILE"] = str(run.payload)
     return Place(
         root=run.workspace.root,
         project=run.project,
         artifacts=folder,
-        env=environment_of(run, agent.keys, own),
+        env=environment_of(run, agent.keys, _marks(run, asked, folder)),
         timeout_s=asked.deadline_s,
         grace_s=limits.grace,
         idle_s=limits.idle_timeout,
@@ -284,14 +291,18 @@ def _empty(output: Any) -> bool:
     return output in (None, "", {}, [])
 
 
-def _marks(asked: Attempt, folder: Path) -> dict[str, str]:
-    return {
+def _marks(run: Run, asked: Attempt, folder: Path) -> dict[str, str]:
+    marks = {
         "LOOPWRIGHT_ITERATION": str(asked.iteration),
         "LOOPWRIGHT_ATTEMPT": str(asked.number),
         "LOOPWRIGHT_KEY": asked.key,
         "LOOPWRIGHT_BEST_SCORE": "" if asked.best is None else f"{asked.best.score:.4f}",
         "LOOPWRIGHT_ARTIFACTS": str(folder),
+        "TRACEPARENT": traceparent(run, "attempt", asked.iteration, asked.number),
     }
+    if run.payload is not None:
+        marks["LOOPWRIGHT_PAYLOAD_FILE"] = str(run.payload)
+    return marks
 
 
 def _folders(run: Run, folder: Path) -> tuple[Path, ...]:

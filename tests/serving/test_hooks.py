@@ -196,6 +196,19 @@ def test_a_disk_that_is_full_is_for_the_sender_to_try_again(server, monkeypatch)
     assert runs(server.store) == set()
 
 
+def test_what_became_of_deliveries_is_counted(server, monkeypatch):
+    counted = []
+    monkeypatch.setattr(server.figures, "delivery", lambda hook, status: counted.append((hook, status)))
+    sent(server, {"n": 1})
+    sent(server, {"n": 1})
+    sent(server, {}, event="ping")
+    sent(server, {"n": 2}, secret="x")
+    sent(server, b"{")
+    sent(server, {"n": 1}, hook="nothing")
+    words = ["started", "duplicate", "pong", "forged", "refused"]
+    assert counted == [("ci", word) for word in words], "a name that anybody can make up is not counted"
+
+
 # One run at a time
 
 
@@ -214,7 +227,7 @@ def test_what_comes_meanwhile_is_skipped_and_said_so(tmp_path, url):
     assert one["status"] == "started", "the run of another loop is no reason"
     status, two = sent(server, {"n": 2}, "d-2")
     assert status == 202
-    assert two == {"run": two["run"], "status": "skipped", "why": f"run {one['run']} was under way"}
+    assert two == {"run": two["run"], "status": "skipped", "why": f"{one['run']} is under way (planning)"}
     assert sent(server, {"n": 2}, "d-2")[1] == two
     ((key, record),) = said(server.store, "green").items()
     assert key.startswith("delivery/")

@@ -252,7 +252,7 @@ def test_overlap(project):
             (run,) = eyes.runs()
             (project / "src" / "a.py").write_text("three")
             await eyes.looked(lambda: one_of(server.store, "green")["status"] == "skipped")
-            assert one_of(server.store, "green")["why"] == f"run {run} was under way"
+            assert one_of(server.store, "green")["why"] == f"{run} is under way (planning)"
             assert eyes.runs() == {run}
 
     asyncio.run(main())

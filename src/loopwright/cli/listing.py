@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # what only types need is not loaded: verbs that read start t
 
 
 WAITING = 6  # `core.head.WAITING_CODE`, without loading it
-HEAD_KEYS = ("updated_at", "approval", "wake")
+HEAD_KEYS = ("loop", "updated_at", "approval", "wake")
 
 
 @click.command("list")

@@ -19,7 +19,8 @@ from loopwright.prompting import PAYLOAD
 from loopwright.serving import starts
 from loopwright.serving.book import Served
 from loopwright.serving.live import Live
-from loopwright.serving.others import exists, leave_out, taken_back, under_way
+from loopwright.serving.others import exists, leave_out, taken_back
+from loopwright.serving.turns import Names, in_the_way, under_way
 from loopwright.state_folder import create_state
 from loopwright.stores import disk
 from loopwright.triggers import webhook
@@ -40,7 +41,23 @@ def received(live: Live, name: str, headers: Mapping[str, str], raw: bytes, now:
     found = _hook(live.book.loops.values(), name)
     if found is None:
         return 404, {"status": "refused", "why": "there is no such hook"}
-    served, trigger = found
+    status, answer = _answered(live, name, *found, headers, raw, now)
+    live.figures.delivery(name, _WORDS.get(status, answer["status"]))
+    return status, answer
+
+
+_WORDS: Final = {401: "forged", 503: "failed"}
+
+
+def _answered(
+    live: Live,
+    name: str,
+    served: Served,
+    trigger: Trigger,
+    headers: Mapping[str, str],
+    raw: bytes,
+    now: datetime,
+) -> Answer:
     event = webhook.read(trigger, headers, raw, keys=_keys(trigger, live.environ), now=now)
     match event:
         case webhook.Refused(status=status, why=why):
@@ -105,8 +122,7 @@ def _taken(
         if exists(store, run):
             return _duplicate(run)
         key = f"delivery/{sha256(run.encode()).hexdigest()[:16]}"
-        if (other := under_way(store, served.name)) is not None:
-            why = f"run {other} was under way"
+        if why := in_the_way(under_way(store, served.name, Names()), trigger.overlap):
             leave_out(store, served.name, key, run, why)
             return {"run": run, "status": "skipped", "why": why}
         answer = _begun(live, store, served, trigger, run, raw)

@@ -1,4 +1,4 @@
-"""The runs of a store beside the one in question: which of a loop is under way, and what was done in the project folder.
+"""The runs of a store beside the one in question: what was done in the project folder, and what started none.
 
 Rule: read from heads and first commits alone; what was left out on purpose is said under `trigger:<loop>`.
 """
@@ -17,7 +17,6 @@ from loopwright.core.events import RunStarted
 from loopwright.journal import commits
 from loopwright.ports import Store
 
-LOOKED_AT: Final = 1000  # active runs
 NEWEST: Final = 200  # runs that something was written about last
 LEFT_OUT: Final = 200  # records of what started no run, kept for people to see
 
@@ -28,15 +27,6 @@ class InPlace:
 
     busy: bool
     news: str
-
-
-def under_way(store: Store, loop: str) -> str | None:
-    """The id of a run of that loop that is not over; `None` where there is none."""
-    for run, _ in store.heads(active=True, limit=LOOKED_AT):
-        begun = first(store, run)
-        if begun is not None and begun.spec.get("name") == loop:
-            return run
-    return None
 
 
 def in_place(store: Store, project: Path, known: dict[str, bool]) -> InPlace:

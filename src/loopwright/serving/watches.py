@@ -21,7 +21,8 @@ from loopwright.ports import Store
 from loopwright.serving import starts
 from loopwright.serving.book import Served
 from loopwright.serving.live import Live
-from loopwright.serving.others import InPlace, in_place, under_way
+from loopwright.serving.others import InPlace, in_place
+from loopwright.serving.turns import Names, in_the_way, under_way
 from loopwright.triggers import watch
 from loopwright.unattended import Trigger
 
@@ -163,8 +164,10 @@ def _compare(live: Live, store: Store, served: Served, trigger: Trigger, digest:
 
 def _started(live: Live, store: Store, served: Served, trigger: Trigger, link: str) -> dict[str, str]:
     run = starts.id_of_key(served.name, "watch", link)
-    if trigger.overlap == "skip" and (other := under_way(store, served.name)) not in {None, run}:
-        return {"status": "skipped", "run": run, "why": f"run {other} was under way"}
+    if trigger.overlap == "skip":
+        others = [each for each in under_way(store, served.name, Names()) if each.run != run]
+        if why := in_the_way(others, "skip"):
+            return {"status": "skipped", "run": run, "why": why}
     starts.begin(store, served.assembled, run, project=live.project, environ=live.environ, origin="watch")
     live.nudge()
     return {"status": "started", "run": run, "why": "the files changed"}
