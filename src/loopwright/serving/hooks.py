@@ -28,6 +28,7 @@ from loopwright.unattended import Trigger
 
 PATIENCE_S: Final = 5.0  # how long a delivery waits for the one before it
 LEASE_S: Final = 10.0
+_WORDS: Final[Mapping[int, str]] = {401: "forged", 503: "failed"}  # in the figures
 
 Answer: TypeAlias = tuple[int, dict[str, Any]]
 
@@ -42,11 +43,8 @@ def received(live: Live, name: str, headers: Mapping[str, str], raw: bytes, now:
     if found is None:
         return 404, {"status": "refused", "why": "there is no such hook"}
     status, answer = _answered(live, name, *found, headers, raw, now)
-    live.figures.delivery(name, _WORDS.get(status, answer["status"]))
+    live.figures.delivery(name, _WORDS.get(status, str(answer["status"])))
     return status, answer
-
-
-_WORDS: Final = {401: "forged", 503: "failed"}
 
 
 def _answered(
