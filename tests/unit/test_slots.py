@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from loopwright.errors import StoreError
 from loopwright.journal import Journal
 from loopwright.serving import slots, starts, turns
-from loopwright.serving.due import ALL, delay, due
 from loopwright.serving.slot_records import KEEP
+from loopwright.serving.slots_due import ALL, delay, due
 from loopwright.stores.files import FilesStore
 from loopwright.stores.memory import MemoryStore
 from loopwright.stores.sqlite import SqliteStore

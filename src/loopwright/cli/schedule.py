@@ -67,7 +67,7 @@ def _said(trigger: Trigger, schedule: Any, name: str, count: int, now: datetime)
         }
     if trigger.cron is None:
         return {"kind": "watch", "watch": trigger.watch, "overlap": trigger.overlap}
-    from loopwright.serving.due import delay
+    from loopwright.serving.slots_due import delay
     from loopwright.triggers.cron import remarks
 
     coming, before = [], now

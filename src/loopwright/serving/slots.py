@@ -22,7 +22,6 @@ from loopwright.errors import LoopwrightError
 from loopwright.ports import Store
 from loopwright.serving import starts, turns
 from loopwright.serving.book import Book, Served
-from loopwright.serving.due import Due, delay, due
 from loopwright.serving.slot_records import (
     MINUTES,
     Records,
@@ -35,6 +34,7 @@ from loopwright.serving.slot_records import (
     told,
     written,
 )
+from loopwright.serving.slots_due import Due, delay, due
 from loopwright.stores.opened import owner
 from loopwright.triggers.cron import Schedule
 from loopwright.unattended import Trigger
