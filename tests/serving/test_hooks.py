@@ -1,18 +1,15 @@
 """Deliveries to hooks: one event, one run; what is kept before it is answered; what is skipped, and said so."""
 
-import hashlib
-import hmac
 import json
 import os
 import re
 import signal
 import stat
 import threading
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from a_server import live, runs, said
+from a_hook import ENV, HOOK, NOW, delivery, live, runs, said, sent
 
 from loopwright.core.events import RunFinished
 from loopwright.errors import StoreError
@@ -23,26 +20,7 @@ from loopwright.stores import disk
 from loopwright.testing.crash import ended
 
 CASES = Path(__file__).parents[1] / "cases" / "events" / "github_deliveries.jsonl"
-NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
-SECRET = "a secret of the hook"
-ENV = {"HOOK_SECRET": SECRET.replace(" ", "-")}
-HOOK = '[[trigger]]\nwebhook = "ci"\nsecret = "HOOK_SECRET"\nsignature = "github"\n'
 STORES = ["sqlite:///.agent-state/loopwright.db", "files:.agent-state"]
-
-
-def delivery(payload, name="d-1", event="issues", secret=ENV["HOOK_SECRET"]):
-    body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
-    digest = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
-    return {
-        "content-type": "application/json",
-        "x-github-event": event,
-        "x-github-delivery": name,
-        "x-hub-signature-256": f"sha256={digest}",
-    }, body
-
-
-def sent(server, payload, name="d-1", hook="ci", **how):
-    return hooks.received(server, hook, *delivery(payload, name, **how), NOW)
 
 
 def finish(store, run):

@@ -13,12 +13,11 @@ from datetime import UTC, datetime
 import pytest
 import standardwebhooks
 import uvicorn
-from a_server import live, runs
+from a_hook import WHSEC, live, runs
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 from starlette.routing import Route
-from test_webhook import WHSEC
 
 from loopwright.serving import hooks
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from a_server import live
-from test_hooks import ENV, HOOK, sent
+from a_hook import ENV, HOOK, live, sent
 
 from loopwright.assembled import assemble
 from loopwright.core.values import Attempt, Feedback, Left

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 import watchfiles
-from a_server import live, runs, said
+from a_hook import live, runs, said
 
 from loopwright.core.events import RunFinished
 from loopwright.errors import UsageError

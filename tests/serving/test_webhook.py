@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 import standardwebhooks
+from a_hook import WHSEC
 
 from loopwright.triggers import webhook
 from loopwright.triggers.webhook import Event, Ignored, Refused, keys_of, read
 from loopwright.unattended import Trigger
 
 NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
-WHSEC = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OTHER = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD"
 JSON = {"content-type": "application/json"}
 BODY = b'{"action": "labeled", "n": 1, "deep": {"on": true}}'

@@ -1,13 +1,23 @@
 """A server as the triggers see it: loops from real files, a real store in a folder, and nobody who works on the runs."""
 
+import hashlib
+import hmac
+import json
 import os
+from datetime import UTC, datetime
 
 from loopwright import codec
+from loopwright.serving import hooks
 from loopwright.serving.book import Book
 from loopwright.serving.live import Live
 from loopwright.stores.opened import open_store
 from loopwright.unattended import Server
 
+WHSEC = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
+SECRET = "a secret of the hook"
+ENV = {"HOOK_SECRET": SECRET.replace(" ", "-")}
+HOOK = '[[trigger]]\nwebhook = "ci"\nsecret = "HOOK_SECRET"\nsignature = "github"\n'
 LOOP = 'goal = "x"\nagent = "true"\ngates = ["true"]\n'
 
 
@@ -41,3 +51,18 @@ def runs(store):
 def said(store, loop):
     """What stands under `trigger:<loop>`, by key."""
     return {key: codec.loads(body) for key, body in store.signals(f"trigger:{loop}")}
+
+
+def delivery(payload, name="d-1", event="issues", secret=ENV["HOOK_SECRET"]):
+    body = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+    digest = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+    return {
+        "content-type": "application/json",
+        "x-github-event": event,
+        "x-github-delivery": name,
+        "x-hub-signature-256": f"sha256={digest}",
+    }, body
+
+
+def sent(server, payload, name="d-1", hook="ci", **how):
+    return hooks.received(server, hook, *delivery(payload, name, **how), NOW)
