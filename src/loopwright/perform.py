@@ -173,6 +173,8 @@ def _addressed(run: Run, attempt: Attempt) -> Attempt:
     workdir = str(run.workspace.root)
     if run.render is None:
         return replacing.replace(attempt, workdir=workdir)
+    if run.payload is not None:
+        attempt = replacing.replace(attempt, payload=str(run.payload))
     return replacing.replace(attempt, workdir=workdir, template=run.template, render=run.render)
 
 
@@ -290,7 +292,7 @@ def _empty(output: Any) -> bool:
 
 
 def _marks(run: Run, asked: Attempt, folder: Path) -> dict[str, str]:
-    return {
+    marks = {
         "LOOPWRIGHT_ITERATION": str(asked.iteration),
         "LOOPWRIGHT_ATTEMPT": str(asked.number),
         "LOOPWRIGHT_KEY": asked.key,
@@ -298,6 +300,9 @@ def _marks(run: Run, asked: Attempt, folder: Path) -> dict[str, str]:
         "LOOPWRIGHT_ARTIFACTS": str(folder),
         "TRACEPARENT": traceparent(run, "attempt", asked.iteration, asked.number),
     }
+    if run.payload is not None:
+        marks["LOOPWRIGHT_PAYLOAD_FILE"] = str(run.payload)
+    return marks
 
 
 def _folders(run: Run, folder: Path) -> tuple[Path, ...]:

@@ -76,6 +76,7 @@ class Run:
     fresh: tuple[Look, float] | None = None  # what was seen a moment ago, and when: nothing has run since
     template: str | None = None  # of the prompts
     notes: str | bool | None = None  # a file that the agent keeps: in the workspace, or (true) outside it
+    payload: Path | None = None  # the file with what started the run
     render: Callable[[Attempt], str] | None = None  # makes the prompt of an attempt, when it is asked for
     on_tamper: Literal["restore", "block", "ask"] | None = None  # what becomes of changed evidence
     patience_s: float = inf  # a longer wait is given back to the host

@@ -15,6 +15,7 @@ from loopwright.errors import ConfigError
 from loopwright.serving import slots
 from loopwright.serving.book import Book
 from loopwright.serving.live import Live
+from loopwright.serving.watches import watching
 
 REFRESH_S: Final = 2.0  # how soon a changed loop file is read again
 GRACE_S: Final = 15.0  # what runs get to hand over
@@ -43,7 +44,13 @@ async def listening(live: Live) -> None:
 
 def parts() -> Mapping[str, Part]:
     """What a server does beside driving runs, by name."""
-    return {"loops": refreshing, "schedules": slots.tick, "post": posting, "ears": listening}
+    return {
+        "loops": refreshing,
+        "schedules": slots.tick,
+        "watches": watching,
+        "post": posting,
+        "ears": listening,
+    }
 
 
 async def host(live: Live, *, ready: Callable[[], None] = lambda: None) -> int:
