@@ -29,7 +29,7 @@ def secret(seed):
 
 
 NEW, OLD = secret("new"), secret("old")
-ENVIRON = {"HOOK": NEW}
+ENVIRON = {"HOOK_SECRET": NEW}
 CERTS = Path(aiosmtpd.tests.certs.__file__).parent
 
 
@@ -66,7 +66,7 @@ def sent(*cards, receiver=None, environ=ENVIRON, url="http://127.0.0.1:{}/hook?x
 
     async def show():
         async with receiving(receiver) as port:
-            channel = webhook(url=url.format(port), secret="HOOK", allow_private=private)
+            channel = webhook(url=url.format(port), secret="HOOK_SECRET", allow_private=private)
             line, refs = channel.open(environ), []
             for each in cards:
                 refs.append(await line.show(each, refs[0] if refs else None))
@@ -88,7 +88,7 @@ def test_what_goes_out_is_believed_by_the_library_of_the_standard():
 
 
 def test_while_secrets_change_both_sides_believe():
-    _, [(_, headers, body)] = sent(card(), environ={"HOOK": f"{NEW} {OLD}"})
+    _, [(_, headers, body)] = sent(card(), environ={"HOOK_SECRET": f"{NEW} {OLD}"})
     assert Webhook(NEW).verify(body, headers) == Webhook(OLD).verify(body, headers)
 
 
@@ -300,22 +300,27 @@ def test_over_tls_the_certificate_is_that_of_the_name_and_not_of_the_address():
 )
 def test_what_is_no_address_is_refused_where_it_is_written(url):
     with pytest.raises(ConfigError):
-        webhook(url=url, secret="HOOK")
+        webhook(url=url, secret="HOOK_SECRET")
+
+
+def test_a_secret_that_agents_would_be_shown_is_refused_by_its_name():
+    with pytest.raises(ConfigError, match="agents would be shown HOOK under this name"):
+        webhook(url="https://x.org/", secret="HOOK")
 
 
 def test_a_missing_or_weak_secret_refuses_to_open():
-    channel = webhook(url="env:WHERE", secret="HOOK")
-    assert channel.secrets == ("HOOK", "WHERE")
+    channel = webhook(url="env:WHERE", secret="HOOK_SECRET")
+    assert channel.secrets == ("HOOK_SECRET", "WHERE")
     where = {"WHERE": "https://x.org/"}
     for environ, why in (
-        (where, "HOOK is not set"),
-        ({**where, "HOOK": "whsec_!"}, "not whsec_ and base64"),
-        ({**where, "HOOK": "whsec_YQ=="}, "of 1 bytes"),
-        ({"HOOK": NEW}, "WHERE is not set"),
+        (where, "HOOK_SECRET is not set"),
+        ({**where, "HOOK_SECRET": "whsec_!"}, "not whsec_ and base64"),
+        ({**where, "HOOK_SECRET": "whsec_YQ=="}, "of 1 bytes"),
+        ({"HOOK_SECRET": NEW}, "WHERE is not set"),
     ):
         with pytest.raises(ConfigError, match=why):
             channel.open(environ)
-    channel.open({**where, "HOOK": NEW})
+    channel.open({**where, "HOOK_SECRET": NEW})
 
 
 # What comes in
@@ -340,7 +345,7 @@ def heard(body, *, key=NEW, late_s=0, headers=None, told="recorded", environ=ENV
         answers.append(said)
         return Told(word=told, text=f"it is {told}")
 
-    channel = webhook(url="https://x.org/", secret="HOOK")
+    channel = webhook(url="https://x.org/", secret="HOOK_SECRET")
     incoming = Incoming(headers={**given, **(headers or {})}, body=body, now=now)
     return asyncio.run(channel.hear(incoming, environ, answer)), answers
 
@@ -354,7 +359,7 @@ def test_a_signed_decision_is_answered_by_what_became_of_it(word, status):
 
 def test_with_several_secrets_each_is_believed():
     for key in (NEW, OLD):
-        assert heard(SAID, key=key, environ={"HOOK": f"{NEW} {OLD}"})[0].status == 200
+        assert heard(SAID, key=key, environ={"HOOK_SECRET": f"{NEW} {OLD}"})[0].status == 200
 
 
 @pytest.mark.parametrize(
@@ -403,7 +408,7 @@ def test_a_decision_is_read_strictly(body):
 
 
 def test_nothing_of_the_secret_is_in_what_is_said(monkeypatch):
-    assert os.environ.get("HOOK") is None
+    assert os.environ.get("HOOK_SECRET") is None
     with pytest.raises(Undelivered) as raised:
         sent(card(), receiver=Receiver("HTTP/1.1 500 x"))
     assert NEW not in str(raised.value)

@@ -19,7 +19,7 @@ from loopwright.serving.ears import Ears
 from loopwright.stores.opened import open_store
 
 ONE, TWO = ("whsec_" + base64.b64encode(word * 8).decode() for word in (b"one!", b"two!"))
-ENVIRON = {"ONE": ONE, "TWO": TWO}
+ENVIRON = {"ONE_SECRET": ONE, "TWO_SECRET": TWO}
 URL = "sqlite:///s.db"
 HEARD: list = []
 
@@ -108,7 +108,10 @@ def word(reply):
 
 @awaited
 async def test_a_channel_decides_about_the_runs_that_ask_through_its_secret_and_no_other(project, store):
-    loops = {"one": loop(hook("ONE")), "two": loop(hook("ONE", "https://y.org"), hook("TWO"))}
+    loops = {
+        "one": loop(hook("ONE_SECRET")),
+        "two": loop(hook("ONE_SECRET", "https://y.org"), hook("TWO_SECRET")),
+    }
     for name, each in loops.items():
         run(each, name)
     third = loop("inbox")
@@ -158,7 +161,7 @@ async def test_who_listens_is_kept_listening_once_per_secret_as_long_as_somebody
     global QUEUE  # noqa: PLW0603 - made in the loop that reads it
     QUEUE = asyncio.Queue()
     monkeypatch.setattr("loopwright.serving.ears.REFRESH_S", 0.02)
-    radios = [{"use": "test_ears:radio", "secret": "ONE"}]
+    radios = [{"use": "test_ears:radio", "secret": "ONE_SECRET"}]
     served = loop(radios[0])
     run(loop(radios[0]), "r")
     approval = Journal(store, "r").state.approval.id

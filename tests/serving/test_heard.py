@@ -9,7 +9,7 @@ from loopwright.serving.heard import only_told, server_alive, unheard
 from loopwright.stores.opened import open_store, owner
 
 MAIL = {"use": "email", "to": ["a@example.org"], "sender": "l@example.org"}
-HOOK = {"use": "webhook", "url": "https://x.org/", "secret": "S"}
+HOOK = {"use": "webhook", "url": "https://x.org/", "secret": "S_KEY"}
 
 
 async def _heard(*_):
@@ -61,6 +61,13 @@ def test_what_is_refused_and_what_is_said(tmp_path, channels, alive, url, refuse
     lines = only_told(assembled, server_alive=alive, public_url=url)
     assert len(lines) == len(silent)
     assert all(part in line for part, line in zip(silent, lines, strict=True))
+
+
+def test_a_secret_that_agents_are_shown_is_refused(tmp_path):
+    loop = Loop("g", agent="true", gates=["true"], env=["S_KEY"], approval={"channels": [HOOK]})
+    assembled = assemble(loop, project=tmp_path, path="/usr/bin:/bin")
+    (told,) = unheard(assembled, server_alive=True, public_url=None)
+    assert told.startswith("approval.channels: S_KEY, the secret of webhook, is in env")
 
 
 def test_news_wait_for_a_server_and_keep_no_run_from_beginning(tmp_path):

@@ -17,6 +17,7 @@ from loopwright.cards import Answer, Answered, Card, Channel, Incoming, Reply, T
 from loopwright.channels import _outward, _words
 from loopwright.channels._signed import secrets_in, signed, verified
 from loopwright.errors import ConfigError, Undelivered
+from loopwright.redact import looks_secret
 
 PAYLOAD_BYTES: Final = 20_000 - 500  # the standard asks for less than 20 kB
 BODY_BYTES: Final = 64 << 10  # of a decision
@@ -171,6 +172,12 @@ def webhook(*, url: str, secret: str, allow_private: bool = False) -> Channel:
     """Signed POSTs to `url` (or `env:NAME`), decisions by signed POSTs here. `secret` names an environment variable."""
     if not url.startswith("env:"):
         _outward.address(url)
+    if not looks_secret(
+        secret, ""
+    ):  # else a run that is started by hand shows it to its agent, which could decide
+        raise ConfigError(
+            f"secret: agents would be shown {secret} under this name: let it end in _SECRET, _KEY or _TOKEN"
+        )
     secrets = (secret, *([url.removeprefix("env:")] if url.startswith("env:") else []))
 
     def keys(environ: Mapping[str, str]) -> tuple[bytes, ...]:

@@ -9,6 +9,7 @@ from typing import Final
 
 from loopwright.assembled import Assembled
 from loopwright.cards import Channel
+from loopwright.hosts.environment import allowed
 from loopwright.ports import Store
 from loopwright.serving.post import LEADER
 
@@ -33,6 +34,13 @@ def unheard(assembled: Assembled, *, server_alive: bool, public_url: str | None)
             f"approval.channels: {_and(remote)} {_needs(remote)} a server that sends, and none runs here: "
             "start one in this folder (loopwright serve), or leave that out"
         )
+    told += [
+        f"approval.channels: {name}, the secret of {channel.name}, is in env, which shows it to agents: "
+        "they could decide with it"
+        for channel in assembled.channels
+        for name in channel.secrets
+        if name in allowed(assembled)
+    ]
     if public_url is None:
         told += [
             f"approval.channels: nobody could answer on {channel.name}: it comes back as a request to this server, "
