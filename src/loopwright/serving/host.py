@@ -32,9 +32,25 @@ async def refreshing(live: Live) -> None:
         await asyncio.sleep(REFRESH_S)
 
 
+async def posting(live: Live) -> None:
+    """Sends requests and news, until it is cancelled."""
+    await live.post.work()
+
+
+async def listening(live: Live) -> None:
+    """Hears what channels bring, until it is cancelled."""
+    await live.ears.work()
+
+
 def parts() -> Mapping[str, Part]:
     """What a server does beside driving runs, by name."""
-    return {"loops": refreshing, "schedules": slots.tick, "watches": watching}
+    return {
+        "loops": refreshing,
+        "schedules": slots.tick,
+        "watches": watching,
+        "post": posting,
+        "ears": listening,
+    }
 
 
 async def host(live: Live, *, ready: Callable[[], None] = lambda: None) -> int:

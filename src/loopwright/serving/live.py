@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from loopwright.calling import alone
+from loopwright.cards import Incoming, Reply
 from loopwright.core.state import LoopState
 from loopwright.errors import UsageError
 from loopwright.hosts.local import resume
@@ -23,8 +24,11 @@ from loopwright.journal import Journal
 from loopwright.ports import Follow, Store
 from loopwright.serving import starts, turns
 from loopwright.serving.book import Book, Served
+from loopwright.serving.card import Source
+from loopwright.serving.ears import Ears
 from loopwright.serving.metrics import Metrics
 from loopwright.serving.metrics import Server as Figures
+from loopwright.serving.post import Post
 from loopwright.serving.spans import loop_name
 from loopwright.serving.workers import PATIENCE_S, Workers
 from loopwright.stores.opened import open_store, owner
@@ -51,6 +55,8 @@ class Live:
     follow: tuple[Callable[[Journal], Follow], ...] = ()
     me: str = field(default_factory=owner)
     workers: Workers = field(init=False)
+    post: Post = field(init=False)
+    ears: Ears = field(init=False)
     _together: Together = field(init=False)
     _of_thread: threading.local = field(default_factory=threading.local)
     _loop: asyncio.AbstractEventLoop | None = None
@@ -66,6 +72,17 @@ class Live:
             tell=self.tell,
             mine=self._is_mine,
             turn=lambda state, others: _has_turn(state, others) and follows(state, others),
+        )
+        self.post = Post(
+            source=self.source, stores=self.stores, me=self.me, tell=self.tell, count=self.figures.notice
+        )
+        self.ears = Ears(
+            project=self.project,
+            environ=self.environ,
+            book=self.book,
+            stores=self.stores,
+            nudge=self.nudge,
+            tell=self.tell,
         )
 
     @property
@@ -139,6 +156,7 @@ class Live:
             queue_length=self.workers.waiting,
             workers_busy=len(self.working),
             workers=self.server.workers,
+            notices_undelivered=self.post.state().undelivered,
         )
         with self.stores() as store:
             return self.figures.text(store, mine)
@@ -147,11 +165,20 @@ class Live:
         """What was written just now is looked at at once. Any thread may say so."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self.workers.nudge)
+            self._loop.call_soon_threadsafe(self.post.nudge)
+
+    async def hear(self, name: str, incoming: Incoming) -> Reply:
+        """What a channel answers to a request of its service. Any event loop may ask."""
+        return await self.ears.hear(name, incoming)
 
     async def work(self) -> None:
         """Drives runs until it is cancelled."""
         self._loop = asyncio.get_running_loop()
         await self.workers.work()
+
+    def source(self) -> Source:
+        """What cards and links are made of."""
+        return Source(project=self.project, environ=self.environ, public_url=self.server.public_url)
 
     def _ways(self, run: str, state: LoopState) -> Ways:
         return Ways(
