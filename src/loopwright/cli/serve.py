@@ -30,14 +30,14 @@ from loopwright.state_folder import create_state
 from loopwright.stores.opened import open_store
 
 
-def _book(files: tuple[str, ...], project: Path, store: str | None) -> Book:
-    """The loops that a person named, all of them good."""
+def _book(files: tuple[str, ...], project: Path, store: str | None, *, served: bool = False) -> Book:
+    """The loops that a person named, all of them good, and fit to be `served` here."""
     named = [project / file for file in files]
     missing = [str(path) for path in named if not path.exists()]
     if missing:
         raise UsageError(f"there is no loop file {', '.join(missing)}")
     book = Book(named, project=project, environ=dict(os.environ), store=store)
-    first_look(book)
+    first_look(book, dict(os.environ) if served else None)
     return book
 
 
@@ -70,7 +70,7 @@ def serve_(
     """
     outside("serve")
     project = enter(folder)
-    book = _book(loopfiles, project, store)
+    book = _book(loopfiles, project, store, served=True)
     given: dict[str, Any] = {"host": address, "port": port, "workers": workers}
     settings = replace(book.server, **{word: value for word, value in given.items() if value is not None})
     create_state(project / ".agent-state")

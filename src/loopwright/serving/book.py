@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -47,7 +47,10 @@ class Served:
 
 
 class Book:
-    """The loops of a server by name, and files that say none that can be used. Read by many threads, changed by one."""
+    """The loops of a server by name, and files that say none that can be used. Read by many threads, changed by one.
+
+    `check` says, of a loop among all that are read, why it cannot be served.
+    """
 
     def __init__(
         self, files: Iterable[Path], *, project: Path, environ: Mapping[str, str], store: str | None = None
@@ -57,6 +60,7 @@ class Book:
         self.loops: Mapping[str, Served] = {}
         self.problems: Mapping[Path, str] = {}
         self.server = Server()
+        self.check: Callable[[Served, Sequence[Served]], list[str]] = lambda _served, _loops: []
         self._named = tuple(files)
         self._path = environ.get("PATH", "")
         self._zone = environ.get("TZ")
@@ -83,6 +87,9 @@ class Book:
                 continue
             try:
                 served, server = self._served(file)
+                others = [each for path, each in self._of.items() if path != file]
+                if wrong := self.check(served, [*others, served]):
+                    raise ConfigError(*wrong)
             except (ConfigError, UsageError) as error:
                 self._bad[file] = str(error)
                 kept = self._of.get(file)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from loopwright.errors import ConfigError
 from loopwright.serving import slots
-from loopwright.serving.book import Book
+from loopwright.serving.book import Book, Served
+from loopwright.serving.checks import problems
 from loopwright.serving.live import Live
 from loopwright.serving.watches import watching
 
@@ -107,8 +108,11 @@ async def _ended(tasks: list[asyncio.Task[Any]]) -> None:
     await asyncio.wait(tasks, timeout=5.0)
 
 
-def first_look(book: Book) -> None:
-    """Reads the loop files for the first time; `ConfigError` with all that is wrong, in any of them."""
+def first_look(book: Book, environ: Mapping[str, str] | None = None) -> None:
+    """Reads the loop files for the first time; `ConfigError` with all that is wrong, in any of them.
+
+    With `environ` they must be fit to be served in it, then and whenever they are read again.
+    """
     book.refresh()
     if book.problems:
         raise ConfigError(*(why for _, why in sorted(book.problems.items())))
@@ -116,3 +120,13 @@ def first_look(book: Book) -> None:
         raise ConfigError(
             "there is no loop to serve: name loop files, or a folder with some (*.toml with a goal)"
         )
+    if environ is None:
+        return
+
+    def check(served: Served, loops: Sequence[Served]) -> list[str]:
+        return problems(served, loops, environ=environ, server=book.server)
+
+    loops = tuple(book.loops.values())
+    if wrong := [why for served in loops for why in check(served, loops)]:
+        raise ConfigError(*dict.fromkeys(wrong))
+    book.check = check
