@@ -63,6 +63,11 @@ def test_a_start_is_kept_until_a_server_comes_and_the_same_key_is_the_same_run(s
     assert (stage.folder / "work.txt").exists() is False  # the user's own files were not worked in
 
 
+def test_a_start_that_no_server_could_find_is_refused(stage):
+    loop(stage)
+    assert "name a store that lasts" in stage("start", "loop.toml", "--store", "memory:", expect=2).err
+
+
 def test_a_server_that_is_killed_loses_nothing_and_the_next_goes_on(stage):
     stage.script({"hold": True, "append": {"work.txt": "half\n"}}, {"append": {"work.txt": "whole\n"}})
     loop(stage)

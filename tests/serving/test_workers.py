@@ -278,7 +278,7 @@ def test_a_wait_is_over_although_the_clock_was_set_back_a_day(tmp_path, monkeypa
 
 
 def test_a_store_whose_file_is_gone_cannot_be_read(tmp_path):
-    store, watch, _ = project(tmp_path, agent="true")
+    _store, watch, _ = project(tmp_path, agent="true")
     (tmp_path / "runs.db").unlink()
     with pytest.raises(StoreError, match="was removed or replaced while it was in use"):
         watch.sweep()
@@ -290,7 +290,7 @@ def test_a_run_that_is_only_made_ready_does_not_keep_a_server_from_leaving(tmp_p
 
     async def left():
         watch.sweep()
-        while not (tmp_path / "begun").exists():
+        while not (tmp_path / "begun").exists():  # noqa: ASYNC110 - another process makes it
             await asyncio.sleep(0.01)
         began = time.monotonic()
         await watch.leave(30.0)

@@ -109,6 +109,10 @@ def start_(loopfile: str, key: str | None, folder: str, store: str | None) -> in
     project = enter(folder)
     book = _book((loopfile,), project, store)
     (served,) = book.loops.values()
+    if book.store == "memory:":
+        raise UsageError(
+            "memory: is gone when this ends, so no server could find the run: name a store that lasts"
+        )
     run = made_id(served.name) if key is None else starts.id_of_key(served.name, "key", key)
     create_state(project / ".agent-state")
     where = Where(project, book.store, named=store is not None)
