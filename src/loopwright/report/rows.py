@@ -131,11 +131,16 @@ def one(store: Store, run: str, iteration: int) -> dict[str, Any]:
 def table(store: Store, run: str, iteration: int | None) -> list[dict[str, Any]]:
     """Every score, of one iteration or of all."""
     return [
-        {**scored(row.number, gate, score), "spent": _by_gate(row, gate)}
+        told
         for row in rows(store, run)
         if iteration is None or row.number == iteration
-        for gate, score in row.scores
+        for told in of_row(row)
     ]
+
+
+def of_row(row: Row) -> list[dict[str, Any]]:
+    """The scores of an iteration as data."""
+    return [{**scored(row.number, gate, score), "spent": _by_gate(row, gate)} for gate, score in row.scores]
 
 
 def _by_gate(row: Row, gate: str) -> dict[str, Any] | None:

@@ -16,7 +16,8 @@ from fastapi import FastAPI
 
 from loopwright.errors import ConfigError
 from loopwright.web.address import Address, check_bind
-from loopwright.web.app import Live, create
+from loopwright.web.app import create
+from loopwright.web.behind import Live
 from loopwright.web.security import Bounds
 
 _WAIT_S: Final = 0.9
@@ -106,7 +107,8 @@ def _wait(server: uvicorn.Server, thread: threading.Thread) -> None:
 
 def _bound(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    # Named TCP, or asyncio would not switch off the delay that makes every answer 40 ms late.
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))
