@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Final
 
@@ -51,33 +51,49 @@ def run_of_peer(here: tuple[str, int], peer: tuple[str, int], *, within_s: float
     return None
 
 
-def _inode(here: tuple[str, int], peer: tuple[str, int]) -> int | None:
+def _inode(here: tuple[str, int], peer: tuple[str, int]) -> str | None:
     """The inode of the socket that is bound to `peer` and connected to `here`."""
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+    ends = [
+        (_ends_v4(peer), _ends_v4(here), "/proc/net/tcp"),
+        (_ends_v6(peer), _ends_v6(here), "/proc/net/tcp6"),
+    ]
+    for theirs, ours, table in ends:
         try:
-            lines = Path(table).read_text(encoding="ascii").splitlines()[1:]
+            text = Path(table).read_text(encoding="ascii")
         except (OSError, ValueError):
             continue
-        for line in lines:
-            fields = line.split()
-            if _end(fields[1]) == _plain(peer) and _end(fields[2]) == _plain(here) and fields[9] != "0":
-                return int(fields[9])
+        at = text.find(f" {theirs} {ours} ") if theirs and ours else -1
+        if at >= 0:
+            return text[at : text.find("\n", at)].split()[8]
     return None
 
 
-def _end(text: str) -> tuple[str, int]:
-    """One end as the kernel writes it: 32-bit words of the address, each in the machine's order, and a port."""
-    address, _, port = text.partition(":")
-    words = (bytes.fromhex(address[at : at + 8]) for at in range(0, len(address), 8))
-    raw = b"".join(word[::-1] if sys.byteorder == "little" else word for word in words)
-    return _plain((str(ip_address(raw)), int(port, 16)))
+def _ends_v4(end: tuple[str, int]) -> str:
+    """An end as the kernel writes it in its table of IPv4; empty for one that cannot stand there."""
+    address = _address(end[0])
+    return _written(address.packed, end[1]) if isinstance(address, IPv4Address) else ""
 
 
-def _plain(end: tuple[str, int]) -> tuple[str, int]:
-    """An end with an IPv4 address written as such, also where IPv6 carries it."""
-    address = ip_address(end[0].partition("%")[0])
-    mapped = getattr(address, "ipv4_mapped", None)
-    return str(mapped or address), end[1]
+def _ends_v6(end: tuple[str, int]) -> str:
+    """An end as the kernel writes it in its table of IPv6, which holds IPv4 as well."""
+    address = _address(end[0])
+    whole = IPv6Address(f"::ffff:{address}") if isinstance(address, IPv4Address) else address
+    return "" if whole is None else _written(whole.packed, end[1])
+
+
+def _address(text: str) -> IPv4Address | IPv6Address | None:
+    try:
+        found = ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    return getattr(found, "ipv4_mapped", None) or found
+
+
+def _written(packed: bytes, port: int) -> str:
+    """32-bit words of the address in the machine's order, and a port."""
+    words = (packed[at : at + 4] for at in range(0, len(packed), 4))
+    ordered = b"".join(word[::-1] if sys.byteorder == "little" else word for word in words)
+    return f"{ordered.hex().upper()}:{port:04X}"
 
 
 def _holders(link: str, until: float) -> Iterator[int]:

@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 from fastapi.routing import iter_route_contexts
 
-METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "QUERY")
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY")
 OPEN = {("GET", "/health"), ("HEAD", "/health"), ("POST", "/hooks/{name}"), ("POST", "/channels/{name}")}
 
 
