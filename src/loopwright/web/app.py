@@ -46,6 +46,7 @@ def create(live: Live, *, address: Address | None = None, bounds: Bounds | None 
         redoc_url=None,
         redirect_slashes=False,
         swagger_ui_oauth2_redirect_url=None,
+        generate_unique_id_function=lambda route: route.name.strip("_"),
     )
     app.openapi = lambda: api.described(app)  # type: ignore[method-assign] # as FastAPI has it done
     app.state.live, app.state.address = live, address
