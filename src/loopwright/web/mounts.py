@@ -43,7 +43,7 @@ async def _hook(live: Behind, name: str, request: Request) -> Response:
         raise Trouble(404, "no trigger has that name")
     status, told = await _in_thread(received, live, name, _headers(request), await request.body())
     if status >= 400:
-        return problem(Problem(status=status, detail=str(told.get("detail", "")), more=told))
+        return problem(Problem(status=status, detail=str(told.get("why", "this event was not taken"))))
     return JSONResponse(told, status_code=status)
 
 
