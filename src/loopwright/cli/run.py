@@ -10,8 +10,9 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import click
@@ -94,6 +95,22 @@ class Keys:
     def _leave(self, run: Run) -> None:
         self.code = 143
         run.leaving.set()
+
+
+@contextmanager
+def traced(ways: Ways) -> Iterator[Ways]:
+    """The same ways, with spans sent where the environment names a collector."""
+    if not any(name.startswith("OTEL_EXPORTER_OTLP") for name in ways.environ):  # nothing to load
+        yield ways
+        return
+    from loopwright.serving.tracing import observer
+
+    tracing = observer(ways.environ, tell=ways.tell)
+    try:
+        yield ways if tracing is None else replace(ways, follow=(tracing.follow,))
+    finally:
+        if tracing is not None:
+            tracing.close()
 
 
 def typing() -> bool:
@@ -208,7 +225,7 @@ def run_(
         by=who(),
         defined_in=() if loaded.file is None else (loaded.file,),
     )
-    with view.live():
+    with view.live(), traced(ways) as ways:
         held = alone(lambda: start(loaded.loop, run_id, ways))
     return _finish(held, view, keys, where, json_=json_, exit_zero=exit_zero)
 
@@ -264,6 +281,6 @@ def resume_(
         note=None if note is None else os.fsencode(note).decode(errors="replace"),
         add={k: v for k, v in add.items() if v is not None},
     )
-    with view.live():
+    with view.live(), traced(ways) as ways:
         held = alone(lambda: resume(name, ways))
     return _finish(held, view, keys, where, json_=json_, exit_zero=False)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -19,10 +19,13 @@ from loopwright.cli import words
 from loopwright.cli.where import Where, enter, outside, places
 from loopwright.errors import UsageError
 from loopwright.hosts.take import made_id
+from loopwright.redact import redactor
 from loopwright.serving import starts
 from loopwright.serving.book import Book
 from loopwright.serving.host import first_look, host
 from loopwright.serving.live import Live
+from loopwright.serving.logs import following, log_to, logger
+from loopwright.serving.tracing import observer, with_content
 from loopwright.state_folder import create_state
 from loopwright.stores.opened import open_store
 
@@ -43,16 +46,25 @@ def _book(files: tuple[str, ...], project: Path, store: str | None) -> Book:
 @click.option("--host", "address", metavar="ADDRESS", help="Where the page listens (127.0.0.1).")
 @click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="On which port (7733).")
 @click.option("--workers", type=click.IntRange(1, 1000), metavar="N", help="How many runs work at once (2).")
+@click.option(
+    "--log",
+    "form",
+    metavar="text|json",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="How the log's lines are written.",
+)
 @places
 def serve_(
     loopfiles: tuple[str, ...],
     address: str | None,
     port: int | None,
     workers: int | None,
+    form: Literal["text", "json"],
     folder: str,
     store: str | None,
 ) -> int:
-    """Host the runs of loops: start them, work on them, ask people, show them on a page.
+    """Host the runs of loops: start them, work on them, ask people.
 
     Ctrl-C or TERM hands every run over; the next server goes on with them.
     """
@@ -62,26 +74,29 @@ def serve_(
     given: dict[str, Any] = {"host": address, "port": port, "workers": workers}
     settings = replace(book.server, **{word: value for word, value in given.items() if value is not None})
     create_state(project / ".agent-state")
+    environ = dict(os.environ)
     with ExitStack() as stack:
+        stack.callback(log_to(sys.stderr, form, redactor(environ)))
+        tell = logger().info
         runs = open_store(book.store, project)
         stack.callback(runs.close)
+        follow = [following(content=with_content(environ))]
+        if (tracing := observer(environ, tell=tell)) is not None:
+            stack.callback(tracing.close)
+            follow.append(tracing.follow)
         live = Live(
             project=project,
-            environ=dict(os.environ),
+            environ=environ,
             book=book,
             store=runs,
             server=settings,
-            tell=_tell,
+            tell=tell,
             url=book.store,
+            follow=tuple(follow),
         )
         for loop in book.loops.values():
-            _tell(f"serving {loop.name} ({loop.file.name})")
+            tell(f"serving {loop.name} ({loop.file.name})")
         return 128 + asyncio.run(host(live))
-
-
-def _tell(line: str) -> None:
-    now = datetime.now(UTC)
-    click.echo(f"{now:%Y-%m-%dT%H:%M:%SZ} {words.safe(line)}", err=True)
 
 
 @click.command("start")
@@ -89,7 +104,7 @@ def _tell(line: str) -> None:
 @click.option("--key", metavar="K", help="The same key starts the same run, once.")
 @places
 def start_(loopfile: str, key: str | None, folder: str, store: str | None) -> int:
-    """Put a run of LOOPFILE on record, for a server to work on, and print its id."""
+    """Put a run of LOOPFILE on record for a server, and print its id."""
     outside("start")
     project = enter(folder)
     book = _book((loopfile,), project, store)

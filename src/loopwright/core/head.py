@@ -167,6 +167,7 @@ def head(state: LoopState) -> dict[str, Any]:
     """The run document, with what those who watch want beside it: last news, open approval, next wake."""
     return {
         **document(state),
+        "loop": state.spec.get("name"),
         "updated_at": state.updated_at.astimezone(UTC) if state.updated_at else None,
         "approval": state.approval.id if state.approval else None,
         "wake": state.approval.deadline if state.approval else state.wait_until,

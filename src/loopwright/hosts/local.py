@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+from loopwright import traces
 from loopwright.assembled import Assembled, assemble
 from loopwright.clock import Clock
 from loopwright.core import events as ev
@@ -74,7 +75,7 @@ async def start(loop: Loop | Assembled, run: str | None, ways: Ways) -> Held:
             spec=assembled.loop.spec(),
             digest=assembled.loop.digest(),
             workspace=None if assembled.mode == "none" else str(ways.project),
-            labels=assembled.loop.labels,
+            labels={**assembled.loop.labels, **traces.inherited(ways.environ)},
             origin=ways.origin,
         )
         return await _hold(journal, assembled, ways, stack, begun, programs=programs)
@@ -323,4 +324,5 @@ def _journal(run: str, ways: Ways, stack: ExitStack) -> Journal:
         for line in mended(store, run):
             ways.tell(line)
     take.check_place(run, journal.state, ways.project)
+    journal.follow = tuple(make(journal) for make in ways.follow)
     return journal

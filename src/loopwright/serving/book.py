@@ -18,6 +18,7 @@ from loopwright.assembled import Assembled, assemble
 from loopwright.config import Loaded, discover, load
 from loopwright.errors import ConfigError, UsageError
 from loopwright.loop import Loop, table_of
+from loopwright.triggers.cron import Schedule, schedules
 from loopwright.unattended import Server, Trigger, server_of, triggers_of
 from loopwright.workspace.plumbing import find_repository
 
@@ -28,13 +29,15 @@ _SAID: Final = ("workspace", "if_passing")
 class Served:
     """A loop as a server runs it: apart from the user's own files, and not at all where the work is good already.
 
-    `problem` is why what its file says now cannot be used; the loop is then what it said before.
+    `schedules` has one for each of `triggers` that is a cron. `problem` is why what its file says now cannot be used; the
+    loop is then what it said before.
     """
 
     name: str
     file: Path
     assembled: Assembled
     triggers: tuple[Trigger, ...]
+    schedules: tuple[Schedule | None, ...] = ()
     problem: str = ""
 
     @property
@@ -56,8 +59,10 @@ class Book:
         self.server = Server()
         self._named = tuple(files)
         self._path = environ.get("PATH", "")
+        self._zone = environ.get("TZ")
         self._read: dict[Path, str] = {}  # the digest of what was last read of each file
         self._of: dict[Path, Served] = {}
+        self._bad: dict[Path, str] = {}
         self._servers: dict[Path, Mapping[str, Any]] = {}
 
     def refresh(self) -> list[str]:
@@ -66,42 +71,43 @@ class Book:
         files = _files(self._named, self.project)
         for gone in set(self._read) - set(files):
             told.append(f"{self._shown(gone)} is gone: {_names(self._of.get(gone))} is started no more")
-            for known in (self._read, self._of, self._servers):
+            for known in (self._read, self._of, self._servers, self._bad):
                 known.pop(gone, None)
-        problems = {file: why for file, why in self.problems.items() if file in files}
         for file in files:
             digest = _digest(file)
             if self._read.get(file) == digest:
                 continue
             again, self._read[file] = file in self._read, digest
+            if again and file.suffix == ".py":  # modules are imported once, with all they import
+                told.append(f"{self._shown(file)} has changed: a server that is started anew reads it")
+                continue
             try:
                 served, server = self._served(file)
             except (ConfigError, UsageError) as error:
-                problems[file] = str(error)
+                self._bad[file] = str(error)
                 kept = self._of.get(file)
                 if kept is not None:
                     self._of[file] = replace(kept, problem=str(error))
                 told.append(f"{self._shown(file)} cannot be used: {error}")
                 continue
-            problems.pop(file, None)
+            self._bad.pop(file, None)
             self._of[file], self._servers[file] = served, server
             if again:
                 told.append(f"{self._shown(file)} was read again: {served.name}")
-        self.problems = MappingProxyType(problems)
         self._publish()
         return told
 
     def _publish(self) -> None:
         """Puts the new loops in the place of the old, at once for all who read."""
         loops: dict[str, Served] = {}
+        problems = dict(self._bad)
         for file, served in self._of.items():
             if (other := loops.get(served.name)) is not None:
                 both = f"{self._shown(other.file)} and {self._shown(file)}"
-                problem = f"two loops are called {served.name!r} ({both}): give one another name"
-                self.problems = MappingProxyType({**self.problems, file: problem})
+                problems[file] = f"two loops are called {served.name!r} ({both}): give one another name"
                 continue
             loops[served.name] = served
-        self.loops = MappingProxyType(loops)
+        self.loops, self.problems = MappingProxyType(loops), MappingProxyType(problems)
         tables = [table for table in self._servers.values() if table]
         if tables:
             self.server = server_of({word: value for table in tables for word, value in table.items()})
@@ -110,14 +116,20 @@ class Book:
         loaded = load(str(file), folder=self.project, path=self._path)
         self._check_store(loaded)
         said = loaded.loop
-        loop = replace(said, if_passing=said.if_passing or "finish", name=said.name or _name(file))
+        loop = replace(said, if_passing=said.if_passing or "finish", name=said.name or called(file))
         made = assemble(loop, project=self.project, path=self._path, places=loaded.places)
         if made.mode == "in_place" and "mode" not in table_of(said.workspace):
             apart = "folder" if find_repository(self.project) is None else "worktree"
             loop = replace(loop, workspace={**table_of(said.workspace), "mode": apart})
             made = assemble(loop, project=self.project, path=self._path, places=loaded.places)
         triggers = triggers_of(said.trigger)
-        served = Served(name=made.loop.name or "loop", file=file, assembled=made, triggers=triggers)
+        served = Served(
+            name=made.loop.name or "loop",
+            file=file,
+            assembled=made,
+            triggers=triggers,
+            schedules=schedules(triggers, local=self._zone, places=loaded.places),
+        )
         return served, table_of(said.server)
 
     def _check_store(self, loaded: Loaded) -> None:
@@ -137,7 +149,7 @@ def _names(served: Served | None) -> str:
     return "what it said" if served is None else served.name
 
 
-def _name(file: Path) -> str:
+def called(file: Path) -> str:
     """What a loop without a name is called: after its file, or after the folder of a `loop.toml`."""
     stem = (
         file.parent.name if file.name in {"loop.toml", "pyproject.toml"} else file.stem.removesuffix(".loop")
@@ -146,10 +158,24 @@ def _name(file: Path) -> str:
 
 
 def _digest(file: Path) -> str:
+    """A hash of what a loop file says, with the texts that it takes from files beside it."""
     try:
-        return hashlib.sha256(file.read_bytes()).hexdigest()
+        body = file.read_bytes()
+        parts = [body, *(each.read_bytes() for each in _beside(file, body) if each.is_file())]
+        return hashlib.sha256(b"\0".join(parts)).hexdigest()
     except OSError as error:
         return f"unreadable: {error.strerror or error}"
+
+
+def _beside(file: Path, body: bytes) -> list[Path]:
+    """The files of its goal and its prompt, where it names some."""
+    try:
+        document = tomllib.loads(body.decode("utf-8"))
+    except ValueError:
+        return []
+    goal, prompt = document.get("goal"), document.get("prompt")
+    named = [goal[1:] if isinstance(goal, str) and goal.startswith("@") else None, prompt]
+    return [file.parent / each for each in named if isinstance(each, str) and "\n" not in each]
 
 
 def _files(named: tuple[Path, ...], project: Path) -> list[Path]:

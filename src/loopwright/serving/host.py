@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from loopwright.errors import ConfigError
+from loopwright.serving import slots
 from loopwright.serving.book import Book
 from loopwright.serving.live import Live
 
@@ -32,7 +33,7 @@ async def refreshing(live: Live) -> None:
 
 def parts() -> Mapping[str, Part]:
     """What a server does beside driving runs, by name."""
-    return {"loops": refreshing}
+    return {"loops": refreshing, "schedules": slots.tick}
 
 
 async def host(live: Live, *, ready: Callable[[], None] = lambda: None) -> int:
