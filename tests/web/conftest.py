@@ -2,7 +2,7 @@ import httpx2
 import pytest
 from behind import behind
 
-from loopwright.web.security import Bounds
+from loopwright.web.bounds import Bounds
 from loopwright.web.server import start
 
 

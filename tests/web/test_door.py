@@ -9,7 +9,7 @@ import pytest
 from loopwright.errors import ConfigError
 from loopwright.unattended import Server
 from loopwright.web.address import Address, check_bind
-from loopwright.web.security import Rate
+from loopwright.web.bounds import Rate
 
 
 def raw(served, *lines, body=b"", close=True):
@@ -307,7 +307,7 @@ def test_headers_have_a_bound(served, bearer):
 
 
 def test_a_body_that_never_ends_is_given_up(lived):
-    from loopwright.web.security import Bounds
+    from loopwright.web.bounds import Bounds
     from loopwright.web.server import start
 
     server = start(lived, port=0, bounds=Bounds(body_s=0.2, streams=1))
@@ -321,7 +321,7 @@ def test_a_body_that_never_ends_is_given_up(lived):
 def test_wrong_tokens_are_counted_by_address_and_a_right_one_is_always_let_in(lived):
     import httpx2
 
-    from loopwright.web.security import Bounds
+    from loopwright.web.bounds import Bounds
     from loopwright.web.server import start
 
     server = start(lived, port=0, bounds=Bounds(wrong_tokens=5, changes=3))

@@ -13,7 +13,7 @@ import pytest
 from starlette.responses import StreamingResponse
 
 from loopwright.errors import ConfigError
-from loopwright.web.security import Bounds
+from loopwright.web.bounds import Bounds
 from loopwright.web.server import start
 
 

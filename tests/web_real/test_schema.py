@@ -20,7 +20,7 @@ from schemathesis import GenerationMode
 from schemathesis import checks as described
 
 from loopwright.drive import expire
-from loopwright.web.security import Bounds
+from loopwright.web.bounds import Bounds
 from loopwright.web.server import start
 
 CASES = 2000

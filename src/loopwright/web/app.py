@@ -20,9 +20,10 @@ from loopwright.web import api
 from loopwright.web.address import Address
 from loopwright.web.agents import forbid
 from loopwright.web.behind import Live
+from loopwright.web.bounds import Bounds, Streams
 from loopwright.web.mounts import mounts
 from loopwright.web.problems import Draw, Problem, Trouble, answer, plain_page
-from loopwright.web.security import Bounds, Door, Streams
+from loopwright.web.security import Door
 from loopwright.web.tokens import Tokens, people_of
 
 OPENAPI: Final = f"{api.ROOT}/openapi.json"
