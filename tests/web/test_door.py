@@ -120,6 +120,8 @@ def test_who_listens_for_others_says_so_twice(host):
         with pytest.raises(ConfigError, match=missing):
             check_bind(Server(**said), host)
     check_bind(Server(**people, **url), host)
+    with pytest.raises(ConfigError, match="has a path"):
+        check_bind(Server(public_url="https://example.org/loops"), "127.0.0.1")
     for own in ("127.0.0.1", "127.0.0.5", "::1", "localhost"):
         check_bind(Server(), own)
 

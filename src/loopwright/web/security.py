@@ -90,6 +90,8 @@ class Door:
                 told = Problem(
                     status=503, detail="too many live views are open", headers={"retry-after": "10"}
                 )
+            elif talk.over:
+                return
             elif talk.begun:
                 raise
             else:
@@ -123,6 +125,7 @@ class Door:
             self._check_origin(method, headers)
         scope.setdefault("state", {}).update(who=person.name, role=person.role)
         if method in SAFE:
+            talk.still = lambda: self._is_still(headers, person)
             await self.app(scope, lambda: self.streams.heard(receive), talk.say)
             return None
         await self._check_change(scope, headers, person)
@@ -158,6 +161,14 @@ class Door:
             401,
             "this needs a token: open the address that loopwright serve printed, or say Authorization: Bearer TOKEN",
             headers={"www-authenticate": "Bearer"},
+        )
+
+    def _is_still(self, headers: Headers, person: Person) -> bool:
+        """Whether what let this person in would let them in now."""
+        if "authorization" in headers:
+            return self.tokens.person(headers["authorization"].partition(" ")[2].strip()) == person
+        return any(
+            self.tokens.of_session(value) == person for value in _cookies(headers, self.address.cookie)
         )
 
     def _person(self, scope: Scope, token: str) -> Person:
@@ -256,6 +267,8 @@ class _Talk:
     begun: bool = False
     streams: bool = False
     full: bool = False
+    over: bool = False
+    still: Callable[[], bool] = lambda: True
 
     async def say(self, message: Message) -> None:
         """Sends, with the headers that every response has."""
@@ -269,6 +282,9 @@ class _Talk:
                 self.door.streams.open += 1
                 self.streams = True
             self.begun = True
+        elif self.streams and not self.still():  # a new token ends what the old one let in
+            self.over = True
+            raise RuntimeError("nobody may see this any more")
         await self.send(message)
 
     def done(self) -> None:
