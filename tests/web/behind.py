@@ -66,7 +66,7 @@ def behind(folder: Path, text: str = LOOP, work: str = "", **server):
     agent.write_text(f"#!{sys.executable} -IS\nprint('worked')\n{work}\n")
     agent.chmod(agent.stat().st_mode | stat.S_IXUSR)
     (folder / "tidy.toml").write_text(text.format(agent=agent))
-    environ = {"PATH": os.environ["PATH"], "LOGNAME": "mira"}
+    environ = {"PATH": os.environ["PATH"], "LOGNAME": "mira", "DEPLOY_TOKEN": "horse-battery-staple"}
     book = Book((folder / "tidy.toml",), project=folder, environ=environ)
     told = book.refresh()
     assert not book.problems, told

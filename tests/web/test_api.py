@@ -271,11 +271,11 @@ def test_limits_go_up_with_an_answer_and_secrets_stay_out(live, api):
         {"budget": 1e99},
     ):
         api("POST", decision(run, request), {"answer": "revise", "note": "x", "add": wrong}, expect=422)
-    note = "use ghp_" + "a1B2" * 9
+    note = "use horse-battery-staple"
     api("POST", decision(run, request), {"answer": "revise", "note": note, "add": {"iterations": 2}})
     with live.stores() as store:
         standing, _ = people.standing(store, run, request)
-    assert dict(standing.edits) == {"max_iterations": 5} and "a1B2" not in standing.note
+    assert dict(standing.edits) == {"max_iterations": 5} and standing.note == "use [redacted:DEPLOY_TOKEN]"
 
 
 def test_stop_and_pause_are_on_record_once(live, api):

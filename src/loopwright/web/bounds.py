@@ -69,14 +69,13 @@ class Streams:
             with suppress(RuntimeError):  # its loop is closed: nothing is open there any more
                 over.get_loop().call_soon_threadsafe(over.cancel)
 
-    async def heard(self, receive: Receive) -> Message:
-        """The next message of a client, or its good-bye once streams are closed."""
-        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    async def heard(self, receive: Receive, over: asyncio.Future[None]) -> Message:
+        """The next message of a client, or its good-bye once `over` is cancelled or streams are closed."""
         self._waiting.add(over)
         message: asyncio.Future[Message] = asyncio.ensure_future(receive())
         both: set[asyncio.Future[Any]] = {message, over}
         try:
-            if not self._closed:
+            if not self._closed and not over.done():
                 await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             return message.result() if message.done() else {"type": "http.disconnect"}
         finally:

@@ -90,8 +90,6 @@ class Door:
                 told = Problem(
                     status=503, detail="too many live views are open", headers={"retry-after": "10"}
                 )
-            elif talk.over:
-                return
             elif talk.begun:
                 raise
             else:
@@ -125,8 +123,9 @@ class Door:
             self._check_origin(method, headers)
         scope.setdefault("state", {}).update(who=person.name, role=person.role)
         if method in SAFE:
-            talk.still = lambda: self._is_still(headers, person)
-            await self.app(scope, lambda: self.streams.heard(receive), talk.say)
+            over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            talk.still, talk.hang_up = lambda: self._is_still(headers, person), over.cancel
+            await self.app(scope, lambda: self.streams.heard(receive, over), talk.say)
             return None
         await self._check_change(scope, headers, person)
         await self.app(scope, await self._whole(receive), talk.say)
@@ -267,8 +266,8 @@ class _Talk:
     begun: bool = False
     streams: bool = False
     full: bool = False
-    over: bool = False
-    still: Callable[[], bool] = lambda: True
+    still: Callable[[], bool] = lambda: True  # whether who asked may still see what comes
+    hang_up: Callable[[], object] = lambda: None
 
     async def say(self, message: Message) -> None:
         """Sends, with the headers that every response has."""
@@ -283,8 +282,8 @@ class _Talk:
                 self.streams = True
             self.begun = True
         elif self.streams and not self.still():  # a new token ends what the old one let in
-            self.over = True
-            raise RuntimeError("nobody may see this any more")
+            self.hang_up()
+            return
         await self.send(message)
 
     def done(self) -> None:
