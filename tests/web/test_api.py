@@ -13,6 +13,7 @@ from loopwright.codec import encode_signal
 from loopwright.core import events as ev
 from loopwright.hosts import people
 from loopwright.web import reading
+from loopwright.web.problems import Trouble
 from loopwright.web.server import start
 
 HEAD = {
@@ -347,9 +348,22 @@ def test_a_log_is_a_file_to_keep_and_nothing_is_followed_to_elsewhere(live, api)
     (live.project / ".agent-state/server/agent.log").write_text("not yours")
     api("GET", f"/runs/{run}/iterations/1/log", expect=404)
     log.parent.unlink()
+    log.parent.with_name("was").rename(log.parent)
+    log.write_text("printed")
+    assert api("GET", f"/runs/{run}/iterations/1/log").text == "printed"
     log.parent.parent.rename(log.parent.parent.with_name("moved"))
     log.parent.parent.symlink_to(log.parent.parent.with_name("moved"))
     api("GET", f"/runs/{run}/iterations/1/log", expect=404)
+
+
+@pytest.mark.parametrize("run", ["..", "../x", "latest", "a/b", "trigger:tidy", "", "a" * 65, "x.lock", "\0"])
+def test_what_is_no_id_never_reaches_a_store(run):
+    class Untouched:
+        def __getattr__(self, name):
+            raise AssertionError(f"{name} was asked of the store")
+
+    with pytest.raises(Trouble):
+        reading.known(Untouched(), run)
 
 
 def test_a_damaged_run_hides_no_other_and_is_no_fault_of_the_server(live, api):

@@ -395,7 +395,9 @@ def test_who_has_no_cookie_signs_in_and_goes_on_to_where_they_wanted(served, ask
     assert sign_in("wrong", "/").status_code == 401
     assert sign_in(token, "/", sec_fetch_site="cross-site").status_code == 403
     assert sign_in(token, "/", accept="*/*").status_code == 403
-    assert "<script>" not in ask("GET", "/<script>?<script>", None).text
+    for line in ('GET /x?"><script> HTTP/1.1', 'GET /"><script> HTTP/1.1'):
+        told = raw(served, line, "Host: 127.0.0.1:PORT")[1]
+        assert b"401" in told.partition(b"\r\n")[0] and b"<script>" not in told
 
 
 def test_what_is_asked_is_in_no_log(served, ask, caplog):
