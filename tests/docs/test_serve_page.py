@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-for folder in ("cli", "slack", "docs"):
-    sys.path.append(str(Path(__file__).parents[1] / folder))
+sys.path.extend(str(Path(__file__).parents[1] / folder) for folder in ("cli", "slack", "docs"))
 
 from fake_slack import APP, BOT, FakeSlack
 from stage import until

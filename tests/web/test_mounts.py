@@ -24,7 +24,7 @@ def hooks(monkeypatch):
         calls.append((live, name, headers, raw, now))
         return answers.get(name, (404, {"status": "refused", "why": "there is no such hook"}))
 
-    monkeypatch.setattr(mounts, "_received", lambda: received)
+    monkeypatch.setattr(mounts, "received", received)
     return calls
 
 

@@ -16,10 +16,10 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from loopwright.errors import Locked, LoopwrightError, StoreError, UsageError
+from loopwright.serving.live import Live
 from loopwright.web import api
 from loopwright.web.address import Address
 from loopwright.web.agents import forbid
-from loopwright.web.behind import Live
 from loopwright.web.bounds import Bounds, Streams
 from loopwright.web.mounts import mounts
 from loopwright.web.problems import Draw, Problem, Trouble, answer, plain_page

@@ -16,9 +16,9 @@ import uvicorn
 from fastapi import FastAPI
 
 from loopwright.errors import ConfigError
+from loopwright.serving.live import Live
 from loopwright.web.address import Address, check_bind
 from loopwright.web.app import create
-from loopwright.web.behind import Live
 from loopwright.web.bounds import Bounds
 
 _WAIT_S: Final = 0.9
