@@ -35,6 +35,8 @@ VERBS = {
     "ask-again": "people",
     "stop": "steer",
     "pause": "steer",
+    "serve": "serve",
+    "start": "serve",
     "config": "settings",
     "plugins": "settings",
     "init": "begin",

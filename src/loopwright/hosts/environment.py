@@ -6,7 +6,7 @@ Rule: a name that looks like a secret is withheld unless the loop lets it throug
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -34,6 +34,32 @@ _ELSEWHERE: Final = frozenset(
         "PREFIX",
         "NAMESPACE",
     )
+)
+
+# What a server hands on of its own environment without being asked: who and where one is, and how to reach the net.
+_NEEDED: Final = frozenset(
+    [
+        "PATH",
+        "HOME",
+        "USER",
+        "LOGNAME",
+        "SHELL",
+        "LANG",
+        "LANGUAGE",
+        "TZ",
+        "TMPDIR",
+        "TERM",
+        "SSL_CERT_FILE",
+        "SSL_CERT_DIR",
+        "REQUESTS_CA_BUNDLE",
+        "NODE_EXTRA_CA_CERTS",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "NO_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "no_proxy",
+    ]
 )
 
 
@@ -89,13 +115,24 @@ def environment(run: str, ways: Ways, *, allow: Sequence[str], root: Path) -> di
 
     In a copy git is to find the copy, whatever the user's shell or hook told it, and never the folders above it.
     """
-    env, _ = child_environment(ways.environ, allow=allow)
+    env, _ = child_environment(seen(ways, allow), allow=allow)
     path = tool_path(ways.project, ways.environ.get("PATH", ""))
     if root != ways.project:
         env = {name: value for name, value in env.items() if name not in _ELSEWHERE}
         env["GIT_CEILING_DIRECTORIES"] = os.fspath(ways.project / STATE)
         path = tool_path(root, path)
     return {**env, "PATH": path, **marks(run, root)}
+
+
+def seen(ways: Ways, allow: Sequence[str]) -> Mapping[str, str]:
+    """What of the host's environment may be looked at: all, or under a server what everybody needs and the loop names."""
+    if not ways.narrow:
+        return ways.environ
+    return {
+        name: value
+        for name, value in ways.environ.items()
+        if name in _NEEDED or name in allow or name.startswith(("LC_", "XDG_"))
+    }
 
 
 def allowed(assembled: Assembled) -> tuple[str, ...]:

@@ -80,8 +80,11 @@ async def start(loop: Loop | Assembled, run: str | None, ways: Ways) -> Held:
         return await _hold(journal, assembled, ways, stack, begun, programs=programs)
 
 
-async def resume(run: str, ways: Ways) -> Held:
-    """Goes on with a run on record, under the loop it was started with; a finished good one is only shown."""
+async def resume(run: str, ways: Ways, *, idle: bool = False) -> Held:
+    """Goes on with a run on record, under the loop it was started with; a finished good one is only shown.
+
+    `idle`: it is only made ready to go on, for a host that takes it up.
+    """
     with ExitStack() as stack:
         journal = _journal(run, ways, stack)
         state = journal.state
@@ -107,7 +110,8 @@ async def resume(run: str, ways: Ways) -> Held:
             take.check_reopen(state, assembled.policy.limits, wanted)
         elif state.paused or state.pause or state.expired:
             wanted.append(ev.Resumed(by=ways.by))
-        return await _hold(journal, assembled, ways, stack, *wanted, programs=_programs(run, assembled, ways))
+        programs = None if idle else _programs(run, assembled, ways)
+        return await _hold(journal, assembled, ways, stack, *wanted, programs=programs)
 
 
 async def take_up(run: str, ways: Ways) -> Held:
@@ -287,7 +291,7 @@ def _opened(
 def _tell_opening(run: Run, assembled: Assembled, ways: Ways, programs: list[str]) -> None:
     """Says what begins here, before anything runs."""
     state = run.journal.state
-    if state.finished is not None or ways.tell is silent or ways.scratch is not None:
+    if state.finished is not None or ways.tell is silent or ways.narrow or ways.scratch is not None:
         return
     told = opening.lines(
         run.journal.run,

@@ -33,6 +33,9 @@ class Ways:
     store: Store | str | None = None
     together: Together | None = None  # of `store`, where one process hosts many runs
     environ: Mapping[str, str] = field(default_factory=dict)
+    narrow: bool = (
+        False  # agent and gates see what is listed of it and what the loop lets through, nothing else
+    )
     observe: tuple[Observe, ...] = ()
     hear: Callable[[bytes], None] | None = None
     begin: Callable[[str], None] = lambda _: None

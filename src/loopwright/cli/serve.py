@@ -1,0 +1,112 @@
+"""Serving: serve, start.
+
+Rule: a start is on record before the verb returns, whether a server runs or not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from loopwright.cli import words
+from loopwright.cli.where import Where, enter, outside, places
+from loopwright.errors import UsageError
+from loopwright.hosts.take import made_id
+from loopwright.serving import starts
+from loopwright.serving.book import Book
+from loopwright.serving.host import first_look, host
+from loopwright.serving.live import Live
+from loopwright.state_folder import create_state
+from loopwright.stores.opened import open_store
+
+
+def _book(files: tuple[str, ...], project: Path, store: str | None) -> Book:
+    """The loops that a person named, all of them good."""
+    named = [project / file for file in files]
+    missing = [str(path) for path in named if not path.exists()]
+    if missing:
+        raise UsageError(f"there is no loop file {', '.join(missing)}")
+    book = Book(named, project=project, environ=dict(os.environ), store=store)
+    first_look(book)
+    return book
+
+
+@click.command("serve")
+@click.argument("loopfiles", nargs=-1, metavar="[LOOPFILE|DIR]...")
+@click.option("--host", "address", metavar="ADDRESS", help="Where the page listens (127.0.0.1).")
+@click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="On which port (7733).")
+@click.option("--workers", type=click.IntRange(1, 1000), metavar="N", help="How many runs work at once (2).")
+@places
+def serve_(
+    loopfiles: tuple[str, ...],
+    address: str | None,
+    port: int | None,
+    workers: int | None,
+    folder: str,
+    store: str | None,
+) -> int:
+    """Host the runs of loops: start them, work on them, ask people, show them on a page.
+
+    Ctrl-C or TERM hands every run over; the next server goes on with them.
+    """
+    outside("serve")
+    project = enter(folder)
+    book = _book(loopfiles, project, store)
+    given: dict[str, Any] = {"host": address, "port": port, "workers": workers}
+    settings = replace(book.server, **{word: value for word, value in given.items() if value is not None})
+    create_state(project / ".agent-state")
+    with ExitStack() as stack:
+        runs = open_store(book.store, project)
+        stack.callback(runs.close)
+        live = Live(
+            project=project,
+            environ=dict(os.environ),
+            book=book,
+            store=runs,
+            server=settings,
+            tell=_tell,
+            url=book.store,
+        )
+        for loop in book.loops.values():
+            _tell(f"serving {loop.name} ({loop.file.name})")
+        return 128 + asyncio.run(host(live))
+
+
+def _tell(line: str) -> None:
+    now = datetime.now(UTC)
+    click.echo(f"{now:%Y-%m-%dT%H:%M:%SZ} {words.safe(line)}", err=True)
+
+
+@click.command("start")
+@click.argument("loopfile")
+@click.option("--key", metavar="K", help="The same key starts the same run, once.")
+@places
+def start_(loopfile: str, key: str | None, folder: str, store: str | None) -> int:
+    """Put a run of LOOPFILE on record, for a server to work on, and print its id."""
+    outside("start")
+    project = enter(folder)
+    book = _book((loopfile,), project, store)
+    (served,) = book.loops.values()
+    run = made_id(served.name) if key is None else starts.id_of_key(served.name, "key", key)
+    create_state(project / ".agent-state")
+    where = Where(project, book.store, named=store is not None)
+    with ExitStack() as stack:
+        runs = open_store(book.store, project)
+        stack.callback(runs.close)
+        begun = starts.begin(
+            runs, served.assembled, run, project=project, environ=dict(os.environ), origin="start"
+        )
+    click.echo(run)
+    resume = words.typed(f"loopwright resume {run}", run, where)
+    click.echo(
+        f"{run} waits for a server (loopwright serve); or {resume}" if begun else f"{run} was started before",
+        err=True,
+    )
+    return 0
