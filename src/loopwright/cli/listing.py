@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # what only types need is not loaded: verbs that read start t
 
 
 HEAD_KEYS = ("updated_at", "approval", "wake")
+OF_PAGES = ("loop", "max_iterations", "trend")  # said in a head, but no part of the document
 
 
 @click.command("list")
@@ -62,7 +63,7 @@ def list_(all_: bool, since: str | None, json_: bool, folder: str, store: str | 
 
 def _show(heads: list[dict[str, Any]], *, json_: bool, nothing: str) -> None:
     if json_:
-        rows = [{k: v for k, v in row.items() if k not in HEAD_KEYS} for row in heads]
+        rows = [{k: v for k, v in row.items() if k not in {*HEAD_KEYS, *OF_PAGES}} for row in heads]
         words.put(json.dumps(rows, indent=2, ensure_ascii=False).encode())
         return
     if not heads:

@@ -247,7 +247,7 @@ def _row(
     return replace(
         draft.open or Row(number=it.number),
         outcome=outcome,
-        cells=tuple(map(_cell, it.scores)),
+        cells=tuple(map(cell_of, it.scores)),
         score=None if verdict is None else verdict.score,
         passed=verdict is not None and verdict.passed,
         blockers=() if verdict is None else verdict.blockers,
@@ -262,7 +262,8 @@ def _row(
     )
 
 
-def _cell(scored: Scored) -> Cell:
+def cell_of(scored: Scored) -> Cell:
+    """One gate's score, bounded."""
     given = scored.score
     return Cell(
         gate=scored.gate,
