@@ -289,6 +289,10 @@ def _written(draft: _Draft, state: LoopState, diff: DiffOf) -> Report:
         left_out -= 1
     done = state.finished is not None and state.finished.phase == "complete"
     shown = (draft.accepted if done else None) or draft.best or draft.judged
+    opened = rows.get(state.current.number) if state.current is not None else None
+    judged = opened is not None and opened.score is not None
+    now_at = ((opened.number, opened.score),) if opened and opened.score is not None else ()
+    at_work = {c.gate: ((opened.number, c.value),) for c in opened.cells} if opened and judged else {}
     budget = PATCHES
     for number in sorted(rows, reverse=True):  # the newest patches are the most wanted
         row = rows[number]
@@ -303,8 +307,8 @@ def _written(draft: _Draft, state: LoopState, diff: DiffOf) -> Report:
         rows_left_out=left_out,
         shown=None if shown is None else rows.get(shown.number, shown),
         series=Series(
-            score=draft.score.points,
-            gates={name: line.points for name, line in draft.gates.items()},
+            score=(*draft.score.points, *now_at),
+            gates={name: (*line.points, *at_work.get(name, ())) for name, line in draft.gates.items()},
             spent=draft.spent.points,
             tokens=draft.tokens.points,
         ),

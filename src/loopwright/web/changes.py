@@ -25,7 +25,6 @@ PATCHES: Final = 64  # whose patches are kept
 RUNS: Final = 24
 PATCH: Final = 120_000  # characters
 PATHS: Final = 200
-BUDGET_S: Final = 0.04
 
 
 class Diffs:
@@ -39,9 +38,7 @@ class Diffs:
         self._counts: OrderedDict[tuple[str, str, str], tuple[int, int] | None] = OrderedDict()
         self._patches: OrderedDict[tuple[str, str, str], Changes | None] = OrderedDict()
 
-    def counts(
-        self, run: str, rows: Iterable[Row], *, budget_s: float = BUDGET_S
-    ) -> Mapping[int, tuple[int, int]]:
+    def counts(self, run: str, rows: Iterable[Row], *, budget_s: float) -> Mapping[int, tuple[int, int]]:
         """Lines added and removed by each of these iterations, as far as the time reaches; the rest is known later."""
         found: dict[int, tuple[int, int]] = {}
         end = time.monotonic() + budget_s

@@ -17,6 +17,7 @@ from markupsafe import Markup
 from loopwright.report.figures import count, money, paid, safe, score, seconds, short, tokens
 
 HERE: Final = Path(__file__).parent
+SMALL: Final = ("when", "pill", "spark", "gate", "request", "raises")  # macros that every template may use
 
 
 def _inert(value: object) -> object:
@@ -38,9 +39,17 @@ def _environment() -> Environment:
         count=count, money=money, paid=paid, score=score, seconds=seconds, short=short, tokens=tokens
     )
     made.globals["chart"] = Markup  # for the SVG of our own charts and nothing else
+    small = made.get_template("parts.html").module
+    made.globals.update({name: getattr(small, name) for name in SMALL})
     return made
 
 
 def draw(template: str, values: Mapping[str, Any]) -> str:
     """The HTML of a template."""
     return _environment().get_template(template).render(values)
+
+
+def draw_part(template: str, part: str, values: Mapping[str, Any]) -> str:
+    """The HTML of one block of a template."""
+    found = _environment().get_template(template)
+    return "".join(found.blocks[part](found.new_context(dict(values)))).strip()

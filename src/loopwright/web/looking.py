@@ -111,8 +111,13 @@ class Looking:
             self.shelf.forget(place.run)
             raise
 
-    def select(self, seen: Seen, number: int | None, top: int | None, against: str) -> Selected:
-        """The iteration `number` (by default the last one) in a matrix that begins with `top`."""
+    def select(
+        self, seen: Seen, number: int | None, top: int | None, against: str, *, budget_s: float
+    ) -> Selected:
+        """The iteration `number` (by default the last one) in a matrix that begins with `top`.
+
+        `budget_s` is how long it may count lines of diffs.
+        """
         state, run = seen.state, seen.state.run
         last = max((row.number for row in seen.report.rows), default=-1)
         chosen = last if number is None else min(max(number, 0), max(last, 0))
@@ -126,10 +131,10 @@ class Looking:
                 self._caught_up(place, store)
                 rows, _ = place.rows(store, low - 1, high)
                 near, moments = place.rows(store, chosen - 1, chosen)
-        by_number = {row.number: row for row in (*rows, *near)}
+        by_number = {row.number: _done(row, state) for row in (*rows, *near)}
         row = by_number.get(chosen)
-        page = [r for r in rows if r.number >= low]
-        counts = self.diffs.counts(run, reversed(page))
+        page = [by_number[r.number] for r in rows if r.number >= low]
+        counts = self.diffs.counts(run, reversed(page), budget_s=budget_s)
         shown = matrix(
             page,
             state,
@@ -153,8 +158,6 @@ class Looking:
     def _diff(
         self, state: LoopState, row: Row | None, before: Row | None, against: str
     ) -> tuple[int | None, Changes | None]:
-        if row is not None and row.after is None and state.current is not None and state.current.done:
-            row = replace(row, after=state.snapshot)
         if (row is None or row.after is None) and before is not None:
             row = before
         if row is None or row.after is None:
@@ -213,6 +216,13 @@ class Looking:
     def changed(self, shown: Shown | None) -> Changes | None:
         """What a request is about: what changed since the run began."""
         return None if shown is None else self.diffs.whole(shown.run, shown.before, shown.after)
+
+
+def _done(row: Row, state: LoopState) -> Row:
+    """An iteration whose work is done though it is not closed has its snapshot already."""
+    it = state.current
+    done = row.after is None and it is not None and it.number == row.number and it.done
+    return replace(row, after=state.snapshot) if done else row
 
 
 def _pending(store: Store, run: str) -> tuple[ev.Event, ...]:

@@ -98,6 +98,7 @@ class RunView:
     over: bool
     audit: tuple[tuple[When, str, tuple[str, ...]], ...]
     audit_left_out: int
+    alerts: int
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -131,6 +132,7 @@ def run_view(report: Report, beside: Beside, now: datetime) -> RunView:
         over=state.finished is not None,
         audit=tuple(_audited(each, now) for each in reversed(report.requests)),
         audit_left_out=report.requests_left_out,
+        alerts=len(report.alerts),
         labels=state.labels,
     )
 
@@ -200,17 +202,21 @@ def _alive(report: Report, beside: Beside, now: datetime) -> Health:
     """The first line, which says whether it is alive."""
     state = report.state
     if state.finished is not None:
-        return Health(tone="calm", text="it is over", at=ago(state.updated_at, now))
+        return Health(tone="calm", text="ended", at=ago(state.updated_at, now))
     if state.approval is not None or state.paused or state.expired:
         return Health(
-            tone="calm", text="at rest: nothing has to run meanwhile", at=ago(state.updated_at, now)
+            tone="calm",
+            text="at rest, nothing has to run meanwhile; last news",
+            at=ago(state.updated_at, now),
         )
     if beside.queued:
         return Health(tone="calm", text="waits for a place: other runs are at work")
     if report.alone:
-        return Health(tone="bad", text="its process is gone", at=ago(state.updated_at, now))
+        return Health(tone="bad", text="its process is gone; last news", at=ago(state.updated_at, now))
     if state.wait_until is not None:
-        return Health(tone="calm", text=f"waits: {brief(state.wait_why)}", at=clock(state.wait_until, now))
+        return Health(
+            tone="calm", text=f"waits: {brief(state.wait_why)}; goes on at", at=clock(state.wait_until, now)
+        )
     sign = max((at for at in (beside.sign, state.updated_at) if at is not None), default=None)
     still = 0.0 if sign is None else (now - sign).total_seconds()
     tone: Tone = "good" if still < QUIET_S else "warn" if still < SILENT_S else "bad"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
 
+from loopwright.core.closing import best_now
 from loopwright.core.state import LoopState
 from loopwright.core.values import Status
 from loopwright.report.figures import MARKS, brief, colourless, paid, score, seconds
@@ -154,10 +155,9 @@ def matrix(
     names = list(dict.fromkeys(cell.gate for row in reversed(rows) for cell in row.cells))
     ruled, shown = rules(state), names[:GATES]
     lines, last = [], before.score if before else None
-    best = state.best.iteration if state.best else None
     for row in rows:
         step = None if row.score is None or last is None else row.score - last
-        lines.append(_line(row, shown, step, best, selected, changed.get(row.number), plan=state.totals.plan))
+        lines.append(_line(row, state, shown, step, selected, changed.get(row.number)))
         last = row.score if row.score is not None else last
     return Matrix(
         columns=tuple(Column(name=brief(name, 40), rule=ruled.get(name, "")) for name in shown),
@@ -168,28 +168,36 @@ def matrix(
     )
 
 
+def outcome(row: Row, state: LoopState) -> str:
+    """What came of an iteration, or what it waits for."""
+    if row.outcome != "open":
+        return row.outcome.replace("_", " ")
+    if state.approval is not None:
+        return "waits for you"
+    return "being judged" if state.current is not None and state.current.done else "under way"
+
+
 def _line(
     row: Row,
+    state: LoopState,
     names: Iterable[str],
     step: float | None,
-    best: int | None,
     selected: int | None,
     changed: tuple[int, int] | None,
-    *,
-    plan: bool,
 ) -> Line:
+    plan, best = state.totals.plan, best_now(state)
     cells = {cell.gate: cell for cell in row.cells}
     moved = step is not None and abs(step) >= 0.005
     known = row.attempts and (plan or row.cost_usd is not None)
     unknown = "unknown" if row.attempts and row.outcome != "open" else ""
     return Line(
         number=row.number,
-        outcome=row.outcome.replace("_", " "),
+        outcome=outcome(row, state),
         marks=tuple(None if (cell := cells.get(name)) is None else mark(cell) for name in names),
         score=score(row.score),
         moved=f"{abs(step or 0.0):.2f}" if moved else "",
         up=moved and (step or 0.0) > 0,
-        best=row.number == best,
+        best=best is not None and row.number == best.iteration,
         changed="" if changed is None else f"+{changed[0]} −{changed[1]}",
         cost=paid(row.cost_usd, row.tokens, plan=plan) if known else unknown,
         seconds=seconds(row.seconds) if row.outcome != "open" or row.seconds else "",
@@ -269,6 +277,8 @@ def _by_file(text: str) -> dict[str, list[str]]:
         elif within or line.startswith(("@@", "Binary ", "[cut after")):
             within = True
             lines.append(line)
+    if lines and not lines[-1]:  # the text ends with a line end
+        lines.pop()
     return found
 
 
