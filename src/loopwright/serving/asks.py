@@ -31,6 +31,6 @@ def ask(
     now = now or state.phase == "waiting"  # for a time: nothing is at work that could be finished
     if state.finished is None:
         key = f"{kind}/{secrets.token_hex(8)}"
-        event_of = {"stop": ev.StopRequested, "pause": ev.PauseRequested}[kind]
-        store.signal(run, key, encode_signal(event_of(now=now, by=by, key=key), datetime.now(UTC)))
+        asked = ev.StopRequested if kind == "stop" else ev.PauseRequested
+        store.signal(run, key, encode_signal(asked(now=now, by=by, key=key), datetime.now(UTC)))
     return state, now
