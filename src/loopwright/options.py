@@ -54,12 +54,15 @@ def options_of(
     label: str,
     taken: Mapping[str, inspect.Parameter],
     own: Mapping[str, Any],
-    shared: Mapping[str, Any],
+    shared: Mapping[str, Any] | None,
     argument: str | None,
 ) -> dict[str, Any]:
-    """The keywords for a factory, each checked by itself, so that all faults come at once."""
+    """The keywords for a factory, each checked by itself, so that all faults come at once.
+
+    `shared` are those that every gate has; `None` for what is no gate.
+    """
     faults: list[Fault] = []
-    given = {**own, **{key: item for key, item in shared.items() if key in taken}}
+    given = {**own, **{key: item for key, item in (shared or {}).items() if key in taken}}
     if argument is not None:
         first = next(iter(taken), None)
         if first is None or first in given:
@@ -69,7 +72,7 @@ def options_of(
     options = {}
     for name, value in given.items():
         if name not in taken:
-            known = [*taken, *(vocabulary.GATE if shared or own else ())]
+            known = [*taken, *(vocabulary.GATE if shared is not None and (shared or own) else ())]
             faults.append((name, vocabulary.stray(name, known, f"option of {label}")))
             continue
         try:

@@ -282,7 +282,7 @@ def _product(
         )
         return _shared(product, shared, {})
     taken = parameters(label, made)
-    options = options_of(label, taken, own, shared, argument)
+    options = options_of(label, taken, own, shared if kind == "gates" else None, argument)
     try:
         product = _shared(made(**options), shared, taken)
         return replace(product, commands=typed(label, options)) if isinstance(product, Gate) else product

@@ -115,7 +115,7 @@ def _one_or_more(read: Read) -> Read:
     return lambda value: list_of(read)([value] if isinstance(value, str) else value)
 
 
-_TRIGGER: Final[Mapping[str, Read]] = {
+TRIGGER: Final[Mapping[str, Read]] = {
     "cron": text,
     "webhook": _hook,
     "watch": _one_or_more(text),
@@ -138,7 +138,7 @@ _OF: Final[Mapping[str, frozenset[str]]] = {  # what else may stand beside each 
 
 def trigger(value: object) -> Any:
     """A `[[trigger]]` table, read-only; its schedule is checked where schedules are known (`triggers.cron`)."""
-    found = table(_TRIGGER)(value)
+    found = table(TRIGGER)(value)
     kinds = [word for word in _OF if word in found]
     if len(kinds) != 1:
         raise wrong("a trigger has exactly one of cron, webhook, watch")

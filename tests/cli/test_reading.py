@@ -157,3 +157,14 @@ def test_the_next_command_can_be_typed_where_the_verb_was(stage):
 def test_a_run_without_snapshots_is_not_told_to_diff(stage):
     done = stage.run("--workspace", "none", gate="true", expect=0)
     assert done.doc["next"] == "loopwright show r"
+
+
+def test_the_morning_after_has_what_ended_and_what_waits_however_long(stage):
+    stage.run("--max-iterations", "1", expect=3)
+    stage("run", "--goal", "g", "--agent", stage.agent, "--gate", "true", "--as", "good", expect=0)
+    stage(*stage.loop(gate="true")[:-1], "asks", "--approve", "passed", "--no-wait", expect=6)
+    told = stage("list", "--since", "12h", expect=0)
+    assert "last 12h: 1 complete, 1 ended otherwise, 1 wait for a person, 0 at work" in told.out
+    assert {line.split()[0] for line in told.out.splitlines()} >= {"r", "good", "asks"}
+    later = {row["run"] for row in stage("list", "--since", "0.001", "--json", expect=0).doc}
+    assert later == {"asks"}

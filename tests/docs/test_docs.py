@@ -166,7 +166,10 @@ def test_what_a_value_has_is_said_in_its_section(name):
 def test_what_a_function_takes_is_said_in_its_section(name):
     import loopwright
 
-    pages = said_of(name) | (words((ROOT / "docs/configuration.md").read_text()) if name == "Loop" else set())
+    told = "".join(
+        (ROOT / f"docs/{page}.md").read_text() for page in ("configuration", "configuration-serve")
+    )
+    pages = said_of(name) | (words(told) if name == "Loop" else set())
     taken = signature(getattr(loopwright, name)).parameters.keys() - {"fn"}
     assert sorted(taken - pages) == []
 

@@ -19,7 +19,7 @@ from typing import get_args
 import click
 import pytest
 
-from loopwright import errors, units, vocabulary
+from loopwright import errors, unattended, units, vocabulary
 from loopwright.agents.command import command as command_agent
 from loopwright.cli.app import VERBS, app, run_app
 from loopwright.cli.report import FORMATS
@@ -152,9 +152,10 @@ KEYS = {
     *(f"deliver.{name}" for name in vocabulary.DELIVER),
     *(f"notify.{name}" for name in vocabulary.NOTIFY),
     *(f"store.{name}" for name in vocabulary.STORE),
-    "server",
-    "trigger",
+    *(f"server.{name}" for name in unattended.SERVER),
+    *(f"trigger.{name}" for name in unattended.TRIGGER),
 }
+SERVED = ("`[[trigger]]`", "`[server]`", "`[notify]` and `[approval]`")
 TABLES = "`[approval]`, `[workspace]`, `[deliver]`, `[store]`"
 
 
@@ -166,6 +167,7 @@ def available():
         **{f"limits.{name}": row for name, row in table(page, "`[limits]`").items()},
         **{f"monitors.{name}": row for name, row in table(page, "`[monitors]`").items()},
         **table(page, TABLES),
+        **{key: row for heading in SERVED for key, row in table("configuration-serve", heading).items()},
     }
 
 
@@ -302,6 +304,29 @@ def test_the_defaults_of_the_other_tables():
     without_when = Loop("x", agent="true", gates=["true"], approval={"timeout": "1h"})
     row = table("configuration", TABLES)["approval.when"][2]
     assert f'`"{without_when.approval["when"]}"` (when all gates pass; the default of a table' in row
+
+
+def test_the_defaults_of_a_server():
+    trigger, server = unattended.Trigger(), unattended.Server()
+    printed = {
+        key: default(row[1])
+        for heading in SERVED
+        for key, row in table("configuration-serve", heading).items()
+    }
+    for key, value in printed.items():
+        room, _, name = key.partition(".")
+        if room in {"trigger", "server"}:
+            assert value == thawed(getattr({"trigger": trigger, "server": server}[room], name)), key
+        else:
+            assert value == []
+    assert set(spans(table("configuration-serve", SERVED[2])["notify.on"][2])) == {
+        f'"{n}"' for n in unattended.NEWS
+    }
+
+
+def test_the_example_of_a_server_loads(loaded):
+    made = loaded(blocks("configuration-serve", "toml")[0]).loop
+    assert [dict(each) for each in made.trigger] == [{"cron": "0 2 * * 1-5", "tz": "Europe/Paris"}]
 
 
 def test_values_are_written_as_the_page_says():
@@ -467,7 +492,12 @@ def dotted(document, holder=""):
 def test_the_complete_file_loads_and_is_complete(loaded):
     (complete,) = blocks("configuration", "toml")
     said = set(dotted(tomllib.loads(complete)))
-    assert missing_words(said, {*available(), "gate"}) == ([], [])
+    served = {
+        key
+        for key in available()
+        if key.startswith(("trigger.", "server.", "notify.", "approval.ch", "approval.approvers"))
+    }
+    assert missing_words(said, {*available(), "gate"} - served) == ([], [])
     loop = loaded(complete).loop
     assert loop.budget == 5.0
     assert [gate["use"] if not isinstance(gate, str) else gate for gate in loop.gates] == [
@@ -595,7 +625,9 @@ def test_what_is_refused_inside_a_run(monkeypatch, tmp_path):
     said = re.search(r"Inside a run .*? exit 2: (.*)\.", prose("cli"))[1]
     refused = set()
     for verb, command in verbs().items():
-        if any(isinstance(param, click.Argument) and param.required for param in command.params):
+        if verb == "serve" or any(
+            isinstance(param, click.Argument) and param.required for param in command.params
+        ):
             needed = [word for flag, o in options(command).items() if o.required for word in (flag, "1")]
             code, _, err = typed(verb, "x", *needed, "-C", str(tmp_path))
             assert code == 2
@@ -618,7 +650,7 @@ def every_error(kind):
 
 
 def test_the_run_document():
-    rows = table("cli", "The run document")
+    rows = table("json", "The run document")
     real = document(LoopState())
     assert list(rows) == list(real)
     assert spans(rows["schema"][1]) == [real["schema"]]
@@ -660,7 +692,7 @@ def in_project(folder, *argv):
 
 
 def test_the_other_json(real_run, tmp_path):
-    for command, (_, said) in table("cli", "Other JSON").items():
+    for command, (_, said) in table("json", "Other JSON").items():
         argv, printed = command.replace("RUN", "r1").split(), spans(said)
         place = tmp_path if argv[0] == "init" else real_run[0]
         code, out, err = in_project(place, *argv, *(["--all"] if argv[0] == "list" else []))
@@ -675,8 +707,8 @@ def test_the_other_json(real_run, tmp_path):
 
 
 def test_all_other_json_has_its_row(real_run):
-    rows = table("cli", "Other JSON")
-    documents = set(re.findall(r"`(\w+) --json`", prose("cli").partition("## The run document")[2][:200]))
+    rows = table("json", "Other JSON")
+    documents = set(re.findall(r"`(\w+) --json`", prose("json").partition("## The run document")[2][:200]))
     able = {verb for verb, command in verbs().items() if "--json" in options(command)}
     shown = {verb for verb in able for row in rows if f"{row} ".startswith(f"{verb} ")}
     assert shown | documents == able

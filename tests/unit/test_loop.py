@@ -200,6 +200,13 @@ BAD = [
     ({"workspace": {"setup": ["make", 3]}}, "workspace.setup[1]: expected text, got 3"),
     ({"deliver": {"branch": "x/../y"}}, "deliver.branch: 'x/../y' cannot name a branch, as 'loopwright/{run}' can"),
     ({"workspace": {"mod": "none"}}, "workspace.mod: unknown key; did you mean 'mode'?"),
+    ({"notify": {"on": ["end"]}}, "notify.on[0]: expected one of needs_you, failed, finished, alert, got 'end'"),
+    ({"trigger": [{"cron": "x", "filter": {}}]}, "trigger[0].filter: says nothing beside cron"),
+    ({"trigger": [{"webhook": "ci"}]}, "trigger[0].secret: missing: it names the environment variable with the key that signs"),
+    ({"trigger": [{"webhook": "a/b", "secret": "S"}]}, "trigger[0].webhook: 'a/b' is not a name for /hooks/<name>: letters, digits, - and _, 64 at most"),
+    ({"server": {"public_url": "ftp://x"}}, "server.public_url: 'ftp://x' is not the address of a server, such as https://loops.example.org"),
+    ({"server": {"people": ["a b"]}}, "server.people[0]: 'a b' is not a person's name: letters, digits and . _ @ + -, 64 at most"),
+    ({"server": {"port": 70000}}, "server.port: 70000 is above 65535"),
     ({"store": "mysql://x"}, "store: 'mysql://x' is not a store: memory:, files:DIR, sqlite:///PATH, postgresql://…, s3://…"),
 ]  # fmt: skip
 
@@ -210,13 +217,9 @@ def test_what_is_refused(said, message):
 
 
 LATER = [
-    ({"approval": {"channels": ["slack"]}}, "approval.channels: not available in this version"),
-    ({"approval": {"approvers": ["ann"]}}, "approval.approvers: not available in this version"),
     ({"workspace": {"path": "sub"}}, "workspace.path: 'sub' is not available in this version; available: ."),
     ({"workspace": {"remote": "origin"}}, "workspace.remote: not available in this version"),
     ({"deliver": "pr"}, "deliver.to: 'pr' is not available in this version; available: none, branch"),
-    ({"notify": {"to": ["x"]}}, "notify.to: not available in this version"),
-    ({"notify": {"on": ["end"]}}, "notify.on: not available in this version"),
     ({"store": "postgresql://x"}, "store: 'postgresql://x' is not available in this version; available: memory:, files:, sqlite:"),
 ]  # fmt: skip
 

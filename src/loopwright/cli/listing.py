@@ -20,17 +20,24 @@ if TYPE_CHECKING:  # what only types need is not loaded: verbs that read start t
     from loopwright.ports import Store
 
 
+WAITING = 6  # `core.head.WAITING_CODE`, without loading it
 HEAD_KEYS = ("updated_at", "approval", "wake")
 OF_PAGES = ("loop", "max_iterations", "trend")  # said in a head, but no part of the document
 
 
 @click.command("list")
 @click.option("--all", "all_", is_flag=True, help="Finished runs too.")
-@click.option("--since", metavar="AGE", help="Only runs with news in the last AGE, such as 12h.")
+@click.option(
+    "--since", metavar="AGE", help="What happened in the last AGE, such as 12h, and what waits for a person."
+)
 @as_json
 @places
 def list_(all_: bool, since: str | None, json_: bool, folder: str, store: str | None) -> int:
-    """Show active runs, newest first."""
+    """Show active runs, newest first.
+
+    With --since those that finished in that time too: the morning after a night.
+    """
+    all_ = all_ or since is not None
     after = datetime.now(UTC) - timedelta(seconds=_age(since)) if since else None
     where = nearest(enter(folder), store)
     heads: list[dict[str, Any]] = []
@@ -52,13 +59,29 @@ def list_(all_: bool, since: str | None, json_: bool, folder: str, store: str | 
                     beside = _beside(runs)
                 except StoreError as error:
                     damaged.append(str(error))
-        heads = [h for h in heads if after is None or datetime.fromisoformat(h["updated_at"]) >= after]
+        heads = [h for h in heads if after is None or _is_news(h, after)]
+    if since is not None and not json_:
+        beside.insert(0, _summed(heads, since))
     _show(heads, json_=json_, nothing="no runs yet" if all_ else "no active runs; --all shows finished ones")
     for line in beside:
         click.echo(line)
     for line in damaged:
         click.echo(f"loopwright: {line}", err=True)
     return StoreError.exit_code if damaged else 0
+
+
+def _is_news(head: dict[str, Any], after: datetime) -> bool:
+    """Whether a run belongs to a morning: something happened to it since, or it waits for a person, however long."""
+    return bool(head["exit_code"] == WAITING) or datetime.fromisoformat(head["updated_at"]) >= after
+
+
+def _summed(heads: list[dict[str, Any]], since: str) -> str:
+    """A night in one line."""
+    over = [head for head in heads if head["phase"] in {"complete", "failed", "stopped"}]
+    good = sum(head["phase"] == "complete" for head in over)
+    waits = sum(head["exit_code"] == WAITING for head in heads)
+    rest = len(heads) - len(over) - waits
+    return f"last {since}: {good} complete, {len(over) - good} ended otherwise, {waits} wait for a person, {rest} at work"
 
 
 def _show(heads: list[dict[str, Any]], *, json_: bool, nothing: str) -> None:

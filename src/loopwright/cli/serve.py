@@ -52,7 +52,7 @@ def serve_(
     folder: str,
     store: str | None,
 ) -> int:
-    """Host the runs of loops: start them, work on them, ask people, show them on a page.
+    """Host the runs of loops: start them, work on them, ask people.
 
     Ctrl-C or TERM hands every run over; the next server goes on with them.
     """
@@ -89,7 +89,7 @@ def _tell(line: str) -> None:
 @click.option("--key", metavar="K", help="The same key starts the same run, once.")
 @places
 def start_(loopfile: str, key: str | None, folder: str, store: str | None) -> int:
-    """Put a run of LOOPFILE on record, for a server to work on, and print its id."""
+    """Put a run of LOOPFILE on record for a server, and print its id."""
     outside("start")
     project = enter(folder)
     book = _book((loopfile,), project, store)

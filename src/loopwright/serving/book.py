@@ -58,6 +58,7 @@ class Book:
         self._path = environ.get("PATH", "")
         self._read: dict[Path, str] = {}  # the digest of what was last read of each file
         self._of: dict[Path, Served] = {}
+        self._bad: dict[Path, str] = {}
         self._servers: dict[Path, Mapping[str, Any]] = {}
 
     def refresh(self) -> list[str]:
@@ -66,42 +67,43 @@ class Book:
         files = _files(self._named, self.project)
         for gone in set(self._read) - set(files):
             told.append(f"{self._shown(gone)} is gone: {_names(self._of.get(gone))} is started no more")
-            for known in (self._read, self._of, self._servers):
+            for known in (self._read, self._of, self._servers, self._bad):
                 known.pop(gone, None)
-        problems = {file: why for file, why in self.problems.items() if file in files}
         for file in files:
             digest = _digest(file)
             if self._read.get(file) == digest:
                 continue
             again, self._read[file] = file in self._read, digest
+            if again and file.suffix == ".py":  # modules are imported once, with all they import
+                told.append(f"{self._shown(file)} has changed: a server that is started anew reads it")
+                continue
             try:
                 served, server = self._served(file)
             except (ConfigError, UsageError) as error:
-                problems[file] = str(error)
+                self._bad[file] = str(error)
                 kept = self._of.get(file)
                 if kept is not None:
                     self._of[file] = replace(kept, problem=str(error))
                 told.append(f"{self._shown(file)} cannot be used: {error}")
                 continue
-            problems.pop(file, None)
+            self._bad.pop(file, None)
             self._of[file], self._servers[file] = served, server
             if again:
                 told.append(f"{self._shown(file)} was read again: {served.name}")
-        self.problems = MappingProxyType(problems)
         self._publish()
         return told
 
     def _publish(self) -> None:
         """Puts the new loops in the place of the old, at once for all who read."""
         loops: dict[str, Served] = {}
+        problems = dict(self._bad)
         for file, served in self._of.items():
             if (other := loops.get(served.name)) is not None:
                 both = f"{self._shown(other.file)} and {self._shown(file)}"
-                problem = f"two loops are called {served.name!r} ({both}): give one another name"
-                self.problems = MappingProxyType({**self.problems, file: problem})
+                problems[file] = f"two loops are called {served.name!r} ({both}): give one another name"
                 continue
             loops[served.name] = served
-        self.loops = MappingProxyType(loops)
+        self.loops, self.problems = MappingProxyType(loops), MappingProxyType(problems)
         tables = [table for table in self._servers.values() if table]
         if tables:
             self.server = server_of({word: value for table in tables for word, value in table.items()})
@@ -146,10 +148,24 @@ def _name(file: Path) -> str:
 
 
 def _digest(file: Path) -> str:
+    """A hash of what a loop file says, with the texts that it takes from files beside it."""
     try:
-        return hashlib.sha256(file.read_bytes()).hexdigest()
+        body = file.read_bytes()
+        parts = [body, *(each.read_bytes() for each in _beside(file, body) if each.is_file())]
+        return hashlib.sha256(b"\0".join(parts)).hexdigest()
     except OSError as error:
         return f"unreadable: {error.strerror or error}"
+
+
+def _beside(file: Path, body: bytes) -> list[Path]:
+    """The files of its goal and its prompt, where it names some."""
+    try:
+        document = tomllib.loads(body.decode("utf-8"))
+    except ValueError:
+        return []
+    goal, prompt = document.get("goal"), document.get("prompt")
+    named = [goal[1:] if isinstance(goal, str) and goal.startswith("@") else None, prompt]
+    return [file.parent / each for each in named if isinstance(each, str) and "\n" not in each]
 
 
 def _files(named: tuple[Path, ...], project: Path) -> list[Path]:

@@ -58,7 +58,12 @@ class Live:
     def __post_init__(self) -> None:
         self._together = Together(self.store)
         self.workers = Workers(
-            store=self.store, limit=self.server.workers, ways=self._ways, tell=self.tell, mine=self._is_mine
+            store=self.store,
+            limit=self.server.workers,
+            ways=self._ways,
+            tell=self.tell,
+            mine=self._is_mine,
+            turn=_has_turn,
         )
 
     @property
@@ -155,3 +160,12 @@ class Live:
         """Whether a run is one to take up here: of this project, and not of a program that holds its functions."""
         here = state.workspace in {None, str(self.project)}
         return here and state.origin != "python"
+
+
+def _has_turn(state: LoopState, others: Mapping[str, LoopState]) -> bool:
+    """Whether a run can work beside these: one at a time where they share the user's own folder."""
+    return not _in_place(state) or not any(_in_place(other) for other in others.values())
+
+
+def _in_place(state: LoopState) -> bool:
+    return (state.spec.get("workspace") or {}).get("mode") == "in_place"

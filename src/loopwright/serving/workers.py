@@ -68,7 +68,7 @@ class Workers:
     ways: Callable[[str, LoopState], Ways]
     tell: Callable[[str], None]
     mine: Callable[[LoopState], bool] = lambda _: True
-    turn: Callable[[str, LoopState, Mapping[str, LoopState]], bool] = lambda _run, _state, _others: True
+    turn: Callable[[LoopState, Mapping[str, LoopState]], bool] = lambda _state, _others: True
     problems: dict[str, str] = field(default_factory=dict)  # run → why it cannot be taken up
     waiting: int = 0  # runs that want a place and have none
     _tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
@@ -154,7 +154,7 @@ class Workers:
             if state.finished is not None or not self.mine(state):
                 self._later(run, LATEST_S)
                 return None
-            if not self.turn(run, state, self._states):
+            if not self.turn(state, self._states):
                 self.waiting += 1
                 return None
             lease = self.store.lease(run, owner(), AGAIN_S)
