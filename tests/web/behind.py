@@ -1,74 +1,89 @@
-"""A server behind the page: a real store in a real folder, real loops; what would drive runs only takes note."""
+"""A server behind the page: a real one in a real folder, whose runs nobody drives unless a test does."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import threading
-from dataclasses import dataclass, field
+import os
+import stat
+import sys
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
 
 from loopwright.cards import Reply
+from loopwright.hosts.local import take_up
+from loopwright.hosts.ways import Ways
 from loopwright.serving.book import Book
-from loopwright.serving.starts import begin, id_of_key
+from loopwright.serving.live import Live
+from loopwright.state_folder import create_state
 from loopwright.stores.opened import open_store
 
 LOOP = """\
-goal = "Make it good"
-agent = "{agent}"
+name = "tidy"
+goal = "Make it tidy"
+agent = {{ use = "command", run = "{agent}", result = "none" }}
 gates = ["true"]
-{more}
+until = "passed"
+
+[limits]
+max_iterations = 3
+
+[workspace]
+mode = "none"
+
+[approval]
+when = "passed"
 """
 
 
-@dataclass
-class Behind:
-    """As `serving.live.Live`, as far as the web needs it."""
-
-    project: object
-    environ: dict
-    server: object = None
-    problems: dict = field(default_factory=dict)
-    working: frozenset = frozenset()
-    nudged: int = 0
-    reopened: list = field(default_factory=list)
-    heard: list = field(default_factory=list)
-    local: object = field(default_factory=threading.local)
-
-    def __post_init__(self):
-        self.book = Book((), project=self.project, environ=self.environ)
-        self.book.refresh()
-        if self.server is None:
-            self.server = self.book.server
-
-    @contextlib.contextmanager
-    def stores(self):
-        if not hasattr(self.local, "store"):
-            self.local.store = open_store(None, self.project)
-        yield self.local.store
-
-    def begin(self, loop, *, origin, key=None, labels=None):
-        served = self.book.loops[loop]
-        run = id_of_key(loop, "key", key or f"n{len(self.heard)}{self.nudged}")
-        with self.stores() as store:
-            begin(
-                store,
-                served.assembled,
-                run,
-                project=self.project,
-                environ=self.environ,
-                origin=origin,
-                labels=labels,
-            )
-        return run
-
-    def reopen(self, run, *, by, add, note):
-        self.reopened.append((run, by, dict(add), note))
-
-    def nudge(self):
-        self.nudged += 1
+class Behind(Live):
+    """As it lives in a server; metrics and channels say what a test looks for."""
 
     def metrics(self):
         return b"loopwright_up 1\n"
 
     async def hear(self, name, incoming):
-        self.heard.append((name, incoming))
-        return Reply(status=200, body=b"{}")
+        return Reply(status=202, body=f"{name} {len(incoming.body)}".encode(), media="text/plain")
+
+    def go(self, run):
+        """Drives a run until it is over or waits."""
+        with self.stores() as store:
+            ways = Ways(project=self.project, store=store, environ=self.environ)
+            return asyncio.run(take_up(run, ways)).state
+
+    def asks(self, **more):
+        """A run that waits for a person, and its request."""
+        run, _ = self.begin("tidy", origin="test", **more)
+        return run, self.go(run).approval.id
+
+
+@contextlib.contextmanager
+def behind(folder: Path, text: str = LOOP, **server):
+    """A server in `folder` with one loop."""
+    create_state(folder / ".agent-state")
+    agent = folder / "agent"
+    agent.write_text(f"#!{sys.executable} -IS\nprint('worked')\n")
+    agent.chmod(agent.stat().st_mode | stat.S_IXUSR)
+    (folder / "tidy.toml").write_text(text.format(agent=agent))
+    environ = {"PATH": os.environ["PATH"], "LOGNAME": "mira"}
+    book = Book((folder / "tidy.toml",), project=folder, environ=environ)
+    told = book.refresh()
+    assert not book.problems, told
+    store = open_store(None, folder)
+    live = Behind(
+        project=folder,
+        environ=environ,
+        book=book,
+        store=store,
+        server=replace(book.server, **server),
+        tell=lambda line: None,
+    )
+    try:
+        yield live
+    finally:
+        store.close()
+
+
+def now():
+    return datetime.now(UTC)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Literal
 
 import click
 
@@ -17,21 +16,23 @@ from loopwright.cli import words
 from loopwright.cli.where import Where, find, opened, outside, places, the_run, who
 from loopwright.core.state import LoopState
 from loopwright.errors import ConfigError, Locked, LoopwrightError, UsageError, WorkspaceError
+from loopwright.hosts import steer
 from loopwright.hosts.local import settle
 from loopwright.hosts.ways import Ways
-from loopwright.serving import asks
+from loopwright.journal import Journal
 
 TOO_LATE = 3
 
 
-def ask(where: Where, name: str, kind: Literal["stop", "pause"], *, now: bool) -> int:
+def ask(where: Where, name: str, kind: steer.What, *, now: bool) -> int:
     """Leaves the signal, sees to it where nobody drives the run, and says what follows. The exit code."""
     with opened(where) as store:
         run = the_run(store, name)
-        state, now = asks.ask(store, run, kind, by=who(), now=now)
-    if state.finished is not None:
-        click.echo(f"{run} is over already: {state.finished.reason}", err=True)
-        return TOO_LATE
+        state = Journal(store, run).state
+        if state.finished is not None:
+            click.echo(f"{run} is over already: {state.finished.reason}", err=True)
+            return TOO_LATE
+        now = steer.ask(store, state, kind, by=who(), now=now).now
     went = settled(where, run)
     if isinstance(went, Locked):
         click.echo(f"{run} will {kind} {'now' if now else 'after this iteration'}", err=True)

@@ -18,11 +18,12 @@ from urllib.parse import parse_qs
 from loopwright.cards import Answered, Told
 from loopwright.errors import Locked, LoopwrightError, UsageError
 from loopwright.hosts import people
+from loopwright.hosts import steer as hosts_steer
 from loopwright.report.figures import brief
-from loopwright.serving import asks
 from loopwright.serving.answers import answered
-from loopwright.serving.live import Live
 from loopwright.units import seconds
+from loopwright.web import reading
+from loopwright.web.behind import Live
 from loopwright.web.words import MARKS, Tone
 
 CHANNEL: Final = "page"
@@ -125,6 +126,9 @@ def decide(live: Live, run: str, approval: str, given: Mapping[str, str], who: s
         override=override.strip() if override is not None else None,
     )
     with live.stores() as store:
+        reading.known(store, run)
+        if not any(each.request.id == approval for each in people.requests(store, run)):
+            return Told(word="unknown", text="this run never asked that")
         told = answered(store, said, CHANNEL, environ=live.environ, add=amounts(given))
     live.nudge()
     return told
@@ -133,16 +137,19 @@ def decide(live: Live, run: str, approval: str, given: Mapping[str, str], who: s
 def steer(live: Live, run: str, kind: Literal["stop", "pause"], given: Mapping[str, str], who: str) -> Said:
     """Asks a run to stop or to rest; what follows from it."""
     with live.stores() as store:
-        state, now = asks.ask(store, run, kind, by=who, now=given.get("now") == "1")
+        state = reading.known(store, run)
+        if state.finished is not None:
+            return Said(text=f"{run} is over already: {state.finished.reason}", tone="warn")
+        left = hosts_steer.ask(store, state, kind, by=who, now=given.get("now") == "1", at=datetime.now(UTC))
     live.nudge()
-    if state.finished is not None:
-        return Said(text=f"{run} is over already: {state.finished.reason}", tone="warn")
-    return Said(text=f"{run} will {kind} {'now' if now else 'after this iteration'}")
+    return Said(text=f"{run} will {kind} {'now' if left.now else 'after this iteration'}")
 
 
 def go_on(live: Live, run: str, given: Mapping[str, str], who: str) -> Said:
     """Lets a run that rests or has ended go on, with limits raised and a note for its agent."""
     note = given.get("note", "").strip() or None
+    with live.stores() as store:
+        reading.known(store, run)
     try:
         live.reopen(run, by=who, add=amounts(given), note=note)
     except Locked as locked:
@@ -153,6 +160,7 @@ def go_on(live: Live, run: str, given: Mapping[str, str], who: str) -> Said:
 def ask_again(live: Live, run: str, who: str) -> Said:
     """Lets a request that expired be asked anew."""
     with live.stores() as store:
+        reading.known(store, run)
         outcome = people.ask_again(store, run, by=who, now=datetime.now(UTC))
     live.nudge()
     match outcome:

@@ -35,6 +35,7 @@ OPEN: Final = (  # method and exact path
     ),  # let in by their signature alone
 )
 SAFE: Final = frozenset({"GET", "HEAD"})
+_DRAINED: Final = 64_000_000  # bytes that are thrown away before a sender is cut off
 HEADERS: Final = {
     "content-security-policy": "default-src 'self'; frame-ancestors 'none'; object-src 'none'; base-uri 'none'; form-action 'self'",
     "x-content-type-options": "nosniff",
@@ -148,6 +149,8 @@ class Door:
         try:
             response = await self._let_in(scope, receive, talk)
         except Trouble as trouble:
+            if trouble.problem.status == 413:
+                await _drained(scope, receive)
             response = answer(trouble.problem, scope, self._draw)
         except Exception as error:
             if talk.full:
@@ -382,3 +385,17 @@ async def _body(receive: Receive, bounds: Bounds) -> bytes:
     except TimeoutError:
         raise Trouble(408, f"the request was not whole within {bounds.body_s:g} s") from None
     return bytes(body)
+
+
+async def _drained(scope: Scope, receive: Receive) -> None:
+    """Throws away what still comes, for a moment: who is cut off while sending never reads why."""
+    if any(name == b"expect" for name, _ in scope["headers"]):  # it waits for our word before it sends
+        return
+    left = _DRAINED
+    with suppress(TimeoutError):
+        async with asyncio.timeout(2.0):
+            while left > 0:
+                message = await asyncio.wait_for(receive(), 0.2)
+                left -= len(message.get("body", b""))
+                if not message.get("more_body", False):
+                    return

@@ -6,6 +6,7 @@ Rule: stopping takes less than a second, whatever is open: streams hear of it fi
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import threading
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from fastapi import FastAPI
 
 from loopwright.errors import ConfigError
 from loopwright.web.address import Address, check_bind
-from loopwright.web.app import Live, create
+from loopwright.web.app import create
+from loopwright.web.behind import Live
 from loopwright.web.security import Bounds
 
 _WAIT_S: Final = 0.9
@@ -67,7 +69,11 @@ def start(
     sock = sock or _bound(host, said.port if port is None else port)
     address = Address(host=host, port=sock.getsockname()[1], public_url=said.public_url)
     app = create(live, address=address, bounds=bounds)
-    app.state.tokens.current()  # refuses to start with a file that others can read
+    try:
+        app.state.tokens.current()
+    except ConfigError:  # a file that others can read
+        sock.close()
+        raise
     server = uvicorn.Server(
         uvicorn.Config(
             app,
@@ -76,7 +82,7 @@ def start(
             loop="asyncio",
             lifespan="off",
             log_config=None,
-            access_log=False,  # a token may stand in an address
+            access_log=False,
             proxy_headers=False,  # nobody says for others where they come from
             server_header=False,
             h11_max_incomplete_event_size=32_768,
@@ -84,6 +90,9 @@ def start(
             timeout_graceful_shutdown=1,
         )
     )
+    logging.getLogger(
+        "uvicorn.access"
+    ).disabled = True  # a token may stand in an address, whoever sets logs up
     thread = threading.Thread(
         target=lambda: asyncio.run(server.serve(sockets=[sock])), name="loopwright-web", daemon=True
     )
@@ -106,7 +115,8 @@ def _wait(server: uvicorn.Server, thread: threading.Thread) -> None:
 
 def _bound(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    # Named TCP, or asyncio would not switch off the delay that makes every answer 40 ms late.
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind((host, port))

@@ -12,12 +12,13 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from loopwright.errors import UsageError
 from loopwright.hosts import people
 from loopwright.report.figures import brief
 from loopwright.report.svg import cost_chart, score_chart
-from loopwright.serving.live import Live
 from loopwright.web import loops_page
 from loopwright.web.asked import asked_view, items
+from loopwright.web.behind import Live
 from loopwright.web.drawing import draw_part
 from loopwright.web.list_page import ListView, listed, read
 from loopwright.web.looking import Looking, Seen
@@ -144,11 +145,10 @@ class Showing:
         }
 
     def _seen(self, run: str) -> Seen:
-        with self.live.stores() as store:
-            there = next(iter(store.read(run)), None) is not None
-        if not there:
-            raise Trouble(404, f"there is no run {run} here")
-        return self.looking.run(run)
+        try:
+            return self.looking.run(run)
+        except UsageError as error:
+            raise Trouble(404, str(error)) from None
 
     def inbox(self, *, every: bool) -> dict[str, Any]:
         """What waits for a person; `every`: what was asked of the runs with the latest news."""
