@@ -19,6 +19,7 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
 from markupsafe import Markup
+from starlette.datastructures import Headers
 from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from starlette.types import Scope
 
@@ -122,6 +123,8 @@ def draw_problem(told: Problem, scope: Scope) -> Response:
         "heading": heading,
         "detail": told.detail,
         "hints": hints,
+        "again": told.status == 401
+        and Headers(scope=scope).get("sec-fetch-site") in {"cross-site", "same-site"},
         "sign_in": Markup(sign_in(scope)) if told.status == 401 else "",  # noqa: S704 - made and escaped there
     }
     return HTMLResponse(draw("error.html", values), status_code=told.status, headers=dict(told.headers))
