@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 from loopwright import Loop, run
@@ -171,32 +172,25 @@ def main() -> None:
     if fresh:
         folder.mkdir(parents=True)
         play(project(folder))
-    serve(folder / "shop")
+    print(served(folder / "shop").links(), flush=True)
+    while True:
+        time.sleep(1)
 
 
-def serve(work: Path, port: int = 0):
+def served(work: Path, port: int = 0):
     """The page of a project, without anybody who drives its runs."""
-    import time
-
     from loopwright.serving.book import Book
     from loopwright.serving.live import Live
     from loopwright.stores.opened import open_store
     from loopwright.web import server
 
-    book = Book([work / "nightly.loop.toml"], project=work, environ=dict(os.environ))
+    environ = {**os.environ, "USER": "mira", "LOGNAME": "mira"}
+    book = Book([work / "nightly.loop.toml"], project=work, environ=environ)
     book.refresh()
     live = Live(
-        project=work,
-        environ={**os.environ, "USER": "mira", "LOGNAME": "mira"},
-        book=book,
-        store=open_store(None, work),
-        server=book.server,
-        tell=print,
+        project=work, environ=environ, book=book, store=open_store(None, work), server=book.server, tell=print
     )
-    served = server.start(live, port=port)
-    print(served.links(), flush=True)
-    while True:
-        time.sleep(1)
+    return server.start(live, port=port)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from loopwright.codec import decode_signal
 from loopwright.core import events as ev
 from loopwright.core.showing import Shown
 from loopwright.core.state import LoopState
-from loopwright.errors import StoreError
+from loopwright.errors import ConfigError, StoreError
 from loopwright.hosts import people, take
 from loopwright.hosts.ways import STATE
 from loopwright.journal import Journal
@@ -100,7 +100,7 @@ class Looking:
             n=n,
             report=replace(report, alone=alone),
             beside=beside,
-            shown=people.view(state),
+            shown=_view(state),
             standing=standing,
         )
 
@@ -216,6 +216,14 @@ class Looking:
     def changed(self, shown: Shown | None) -> Changes | None:
         """What a request is about: what changed since the run began."""
         return None if shown is None else self.diffs.whole(shown.run, shown.before, shown.after)
+
+
+def _view(state: LoopState) -> Shown | None:
+    """What the open request shows; nothing where this version cannot read what the loop was."""
+    try:
+        return people.view(state)
+    except ConfigError:
+        return None
 
 
 def _done(row: Row, state: LoopState) -> Row:
