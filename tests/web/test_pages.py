@@ -323,6 +323,14 @@ def test_no_path_leads_out_and_no_link_is_followed(store, lived, page, ask, tmp_
     (folder / "agent.log").symlink_to(secret)
     assert "TOP SECRET" not in page("/runs/logged-run")
     (folder / "agent.log").unlink()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "agent.log").write_text("TOP SECRET")
+    folder.rmdir()
+    folder.symlink_to(elsewhere)
+    assert "TOP SECRET" not in page("/runs/logged-run")
+    folder.unlink()
+    folder.mkdir()
     os.mkfifo(folder / "agent.log")
     page("/runs/logged-run")
     for odd in ("%2e%2e", "..%2f..", "a%00b", "trigger:tidy", "latest", "x" * 65):

@@ -104,6 +104,8 @@ def test_a_thousand_runs_are_pages_and_a_morning_is_what_is_new():
     assert (len(view.rows), view.page, view.pages, view.total) == (100, 3, 10, 1000)
     assert view.rows[0].run == "r200"
     assert list_page.listed(heads(5), now=NOW, page=99).page == 1
+    old = [*heads(300), *heads(1, run="asks", phase="human_review", reason="approval_requested")]
+    assert list_page.listed(old, now=NOW, every=True).rows[0].run == "asks", "however old it is"
     assert [r.run for r in list_page.listed(heads(300), now=NOW, since="90m").rows] == [
         f"r{i}" for i in range(91)
     ]
@@ -212,6 +214,9 @@ def test_a_stream_says_what_has_changed_and_no_more(quick):
 def test_who_comes_back_gets_what_was_missed(quick):
     (first,) = said(followed([at(5, a="now")], stop=2, last="1", seen="4"))
     assert first.startswith("id: 5\n") and "now" in first
+    assert not said(followed([at(5, a="now")], stop=1, last="1", seen="5"))
+    quiet = followed([at(5, a="now"), at(5, a="now"), at(6, a="then")], stop=2, last="1", seen="5")
+    assert "then" in said(quiet)[0]
     late = said(followed([at(5, a="now", m="more")], stop=2, last="5", late=("m",)))
     assert "more" in late[0] and "now" not in late[0]
 
@@ -226,7 +231,7 @@ def test_silence_is_broken_by_a_ping(quick, monkeypatch):
     assert followed([at(1, a="1")], stop=2, last="1")[1] == b": ping\n\n"
 
 
-def test_a_stream_of_a_real_run_brings_its_new_parts(live):
+def test_a_stream_of_a_real_run_brings_its_new_parts(live, monkeypatch):
     with live.stores() as store:
         run = Written(store, "streamed").work(0.5, 0.5).close()
         values = {"decides": True, "waiting": 0, "said": None}
@@ -241,6 +246,11 @@ def test_a_stream_of_a_real_run_brings_its_new_parts(live):
     for kind in ("runs", "approvals", "loops"):
         peek, look = Showing(live).parts({"page": kind}, values)
         assert peek() == peek() and look().parts
+    monkeypatch.setattr(type(live), "working", frozenset({"streamed"}))
+    peek, _ = Showing(live).parts({"page": "runs"}, values)
+    taken = peek()
+    monkeypatch.setattr(type(live), "working", frozenset())
+    assert Showing(live).parts({"page": "runs"}, values)[0]() != taken, "a run that was taken up is news"
 
 
 def test_a_broken_loop_file_is_shown_with_what_is_wrong(live):

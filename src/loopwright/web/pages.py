@@ -77,6 +77,7 @@ class Pages:
     def values(self, request: Request, here: str, *, events: str = "") -> dict[str, Any]:
         """What every page is given."""
         now = datetime.now(UTC)
+        self.showing.anew()
         return {
             "here": here,
             "files": _files(),
@@ -163,8 +164,8 @@ def _looks(made: APIRouter, pages: Pages) -> None:
     def runs(request: Request) -> Response:
         asked = dict(request.query_params)
         events = f"/events?{urlencode({'page': 'runs', **_only(asked, 'all', 'since')})}"
-        found = showing.runs(asked)
-        return page(request, "runs.html", {**pages.values(request, "runs", events=events), **found})
+        given = pages.values(request, "runs", events=events)
+        return page(request, "runs.html", {**given, **showing.runs(asked)})
 
     @made.get("/runs/{run}")
     def run(run: str, request: Request) -> Response:

@@ -1,6 +1,7 @@
 """What each page is drawn from: looked up in the store, made into views, given to a template.
 
-Rule: it reads and never writes. What is remembered here is remembered for a second, so that many who look cost as one.
+Rule: it reads and never writes. What is remembered for streams is remembered for a moment, so that many who look cost
+as one.
 """
 
 from __future__ import annotations
@@ -74,6 +75,11 @@ class Showing:
                 sign.update(working.encode())
                 kept = self._kept[every] = (time.monotonic(), sign.hexdigest(), found, damaged)
             return kept[1:]
+
+    def anew(self) -> None:
+        """Forgets what is remembered: who loads a page gets what is on record now."""
+        with self._lock:
+            self._kept.clear()
 
     def waiting(self) -> int:
         """How many runs wait for a person."""
