@@ -31,6 +31,7 @@ class Card:
     """What every channel shows of a request, or of news, each drawn in its own way: without secrets, bounded.
 
     `about` says why it is sent. `shown` and `approval` are there for a request alone. `head` is the run document.
+    `required` names the gates that must pass (`None` where nobody says).
     `files added removed` and `patch` are what changed since the run began (`None` where nobody knows; `cut`: not the
     whole patch). `link` is the page of it, where a server has a public address. `decided` and `superseded` are how the
     request ended, `unreached` the channels that could not be reached.
@@ -43,6 +44,7 @@ class Card:
     head: Mapping[str, Any]
     shown: Shown | None = None
     approval: str | None = None
+    required: tuple[str, ...] | None = None
     files: int | None = None
     added: int = 0
     removed: int = 0
@@ -109,7 +111,7 @@ class Channel:
     `secrets` are the environment variables it cannot be without. `open` gets them with the environment and raises
     `ConfigError` for what it cannot be opened with. `hear` reads a POST to `/channels/<name>`, `listen` hears by itself
     until it is cancelled; a channel with neither only tells. `remote`: what it sends is answered somewhere else than
-    here, so somebody must listen; `linked`: on the page, which needs a public address.
+    here, so somebody must listen; `linked`: on the page or by what its service posts here, which needs a public address.
     """
 
     name: str

@@ -19,7 +19,7 @@ from loopwright.core.events import AttemptSucceeded, Claimed, Event, IterationCl
 from loopwright.core.head import head, readable
 from loopwright.core.state import LoopState
 from loopwright.errors import Corrupt, IllegalEvent, Locked, StoreError, Taken
-from loopwright.ports import Kept, Observe, Refused, Store
+from loopwright.ports import Follow, Kept, Observe, Refused, Store
 from loopwright.redact import PLAIN, Redactor
 
 if TYPE_CHECKING:  # it loads asyncio, which those who only read do without
@@ -56,6 +56,7 @@ class Journal:
         self._observe = observe
         self._together = together
         self.redact: Redactor = PLAIN
+        self.follow: tuple[Follow, ...] = ()  # told as those who observe are, and when each fact happened
         self._pending: list[tuple[datetime, Event]] = []
         self._closed: LoopState | None = None  # as the last iteration closed, while that waits for a flush
         self._kept = 0
@@ -161,9 +162,11 @@ class Journal:
             self._kept = draft.n
         del self._pending[: len(draft.facts)]
         self._closed = None
-        for _, event in draft.facts:
+        for at, event in draft.facts:
             for see in self._observe:
                 see(event)
+            for follow in self.follow:
+                follow(at, event)
 
 
 def kept_of(
@@ -194,6 +197,18 @@ def commits(store: Store, run: str, after: int = 0, link: str = "") -> Iterator[
             after = commit.n
     except StoreError as error:
         raise _placed(store, run, after + 1, error) from None
+
+
+def latest(store: Store, run: str, n: int, *, most: int) -> Iterator[tuple[datetime, Event]]:
+    """The last facts of a run and when they happened: those of at most so many commits up to commit `n`."""
+    after, link = max(0, n - most), ""
+    if after:
+        first = next((line for _, line in store.read(run, after - 1)), b"")
+        link = codec.link_of(first)
+    for commit in commits(store, run, after, link):
+        if commit.n > n:
+            return
+        yield from commit.facts
 
 
 def _placed(store: Store, run: str, n: int, error: StoreError) -> StoreError:

@@ -21,7 +21,17 @@ from loopwright.core.policy import RunAgent
 from loopwright.core.showing import allow_line, listed
 from loopwright.core.values import Attempt, Failed, Usage, Worked
 from loopwright.ports import Agent, Place
-from loopwright.running import UNSEEN, Cut, Run, Watched, environment_of, folder_of, just_seen, look
+from loopwright.running import (
+    UNSEEN,
+    Cut,
+    Run,
+    Watched,
+    environment_of,
+    folder_of,
+    just_seen,
+    look,
+    traceparent,
+)
 from loopwright.workspace.opened import Look
 from loopwright.workspace.watch import prints
 
@@ -94,7 +104,7 @@ def _place(run: Run, agent: Agent, asked: Attempt) -> Place:
         root=run.workspace.root,
         project=run.project,
         artifacts=folder,
-        env=environment_of(run, agent.keys, _marks(asked, folder)),
+        env=environment_of(run, agent.keys, _marks(run, asked, folder)),
         timeout_s=asked.deadline_s,
         grace_s=limits.grace,
         idle_s=limits.idle_timeout,
@@ -163,6 +173,8 @@ def _addressed(run: Run, attempt: Attempt) -> Attempt:
     workdir = str(run.workspace.root)
     if run.render is None:
         return replacing.replace(attempt, workdir=workdir)
+    if run.payload is not None:
+        attempt = replacing.replace(attempt, payload=str(run.payload))
     return replacing.replace(attempt, workdir=workdir, template=run.template, render=run.render)
 
 
@@ -279,14 +291,18 @@ def _empty(output: Any) -> bool:
     return output in (None, "", {}, [])
 
 
-def _marks(asked: Attempt, folder: Path) -> dict[str, str]:
-    return {
+def _marks(run: Run, asked: Attempt, folder: Path) -> dict[str, str]:
+    marks = {
         "LOOPWRIGHT_ITERATION": str(asked.iteration),
         "LOOPWRIGHT_ATTEMPT": str(asked.number),
         "LOOPWRIGHT_KEY": asked.key,
         "LOOPWRIGHT_BEST_SCORE": "" if asked.best is None else f"{asked.best.score:.4f}",
         "LOOPWRIGHT_ARTIFACTS": str(folder),
+        "TRACEPARENT": traceparent(run, "attempt", asked.iteration, asked.number),
     }
+    if run.payload is not None:
+        marks["LOOPWRIGHT_PAYLOAD_FILE"] = str(run.payload)
+    return marks
 
 
 def _folders(run: Run, folder: Path) -> tuple[Path, ...]:

@@ -19,6 +19,7 @@ from loopwright.errors import StoreError, Taken
 from loopwright.redact import PLAIN, Redactor
 
 Observe: TypeAlias = Callable[[Event], None]
+Follow: TypeAlias = Callable[[datetime, Event], None]  # the same, with when each fact happened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from loopwright.workspace import place
 
 PART_BYTES: Final = 8 * NOTES_BYTES  # read of each end: secrets are taken out before the text is cut short
 OWN: Final = "notes/notes.md"  # below the run's artifacts
+PAYLOAD: Final = "payload.json"  # as it came, below the run's artifacts
 
 
 def notes_file(run: Run) -> Path | None:
@@ -29,6 +30,15 @@ def notes_file(run: Run) -> Path | None:
     if not run.notes:
         return None
     return run.workspace.root / run.notes if isinstance(run.notes, str) else run.artifacts / OWN
+
+
+def payload_file(artifacts: Path) -> Path | None:
+    """The file with what started the run from outside, absolute; `None` where nothing did."""
+    file = artifacts.absolute() / PAYLOAD
+    try:
+        return file if stat.S_ISREG(file.lstat().st_mode) else None
+    except OSError:
+        return None
 
 
 def with_notes(run: Run, attempt: Attempt) -> Attempt:

@@ -25,7 +25,9 @@ from typing import Any, Final
 
 from loopwright.core import events as ev
 
-SECRET_NAME: Final = re.compile(r"SECRET|PASSWORD|PASSWD|CREDENTIAL|(?:KEY|TOKEN)S?(?![A-Z])", re.IGNORECASE)
+SECRET_NAME: Final = re.compile(
+    r"OTLP\w*_HEADERS|SECRET|PASSWORD|PASSWD|CREDENTIAL|(?:KEY|TOKEN)S?(?![A-Z])", re.IGNORECASE
+)
 SECRET_URL: Final = re.compile(
     r"[a-z][a-z0-9+.-]*://[^/?#\s@:]*:[^/?#\s@]+@"  # scheme://user:password@
     r"|https?://[^/?#\s@]+@"  # a token in place of the user; ssh://git@ is none

@@ -16,6 +16,7 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
+from loopwright import traces
 from loopwright.clock import Clock
 from loopwright.core import events as ev
 from loopwright.core.policy import Deliver, Policy
@@ -75,12 +76,22 @@ class Run:
     fresh: tuple[Look, float] | None = None  # what was seen a moment ago, and when: nothing has run since
     template: str | None = None  # of the prompts
     notes: str | bool | None = None  # a file that the agent keeps: in the workspace, or (true) outside it
+    payload: Path | None = None  # the file with what started the run
     render: Callable[[Attempt], str] | None = None  # makes the prompt of an attempt, when it is asked for
     on_tamper: Literal["restore", "block", "ask"] | None = None  # what becomes of changed evidence
     patience_s: float = inf  # a longer wait is given back to the host
     holds: bool = False  # a lost login is waited for
     waits: bool = False  # for the person who is asked, with the run kept open
     person: Callable[[Run], None] = lambda _: None  # called again and again while one is waited for
+    trace: traces.Trace | None = None  # made when it is first asked for
+
+
+def traceparent(run: Run, *span: object) -> str:
+    """What is started below this span of the run is told of it (`TRACEPARENT`)."""
+    if run.trace is None:
+        state = run.journal.state
+        run.trace = traces.trace_of(state.run, state.started_at or run.taken, state.labels)
+    return run.trace.header(*span)
 
 
 async def look(run: Run) -> Look:

@@ -18,7 +18,17 @@ from loopwright.core.values import Score, Usage, together
 from loopwright.evidence import suppressions
 from loopwright.gates.measure import measure
 from loopwright.ports import Gate, Place, Seen
-from loopwright.running import Cut, Run, Watched, environment_of, folder_of, in_checkout, just_seen, look
+from loopwright.running import (
+    Cut,
+    Run,
+    Watched,
+    environment_of,
+    folder_of,
+    in_checkout,
+    just_seen,
+    look,
+    traceparent,
+)
 from loopwright.workspace import runners
 from loopwright.workspace.behind import words_behind
 from loopwright.workspace.opened import shown
@@ -135,7 +145,12 @@ async def _measured(
         changes=lambda: run.workspace.changes(state.base, state.snapshot),
     )
     folder = folder_of(run, iteration, f"gate-{gate.name}{beside}", made=run.workspace.mode != "none")
-    own = {"CI": "1", "LOOPWRIGHT_ITERATION": str(iteration), "LOOPWRIGHT_ARTIFACTS": str(folder)}
+    own = {
+        "CI": "1",
+        "LOOPWRIGHT_ITERATION": str(iteration),
+        "LOOPWRIGHT_ARTIFACTS": str(folder),
+        "TRACEPARENT": traceparent(run, "iteration", iteration),
+    }
     if gate.python:
         own["PYTHONPYCACHEPREFIX"] = str(folder / "pycache")
     place = Place(

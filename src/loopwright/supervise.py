@@ -242,7 +242,7 @@ def child_environment(
     """What of `environ` an agent or gate may see, and the sorted names of what is withheld.
 
     Withheld are our own names (LOOPWRIGHT_…), names with KEY, TOKEN, SECRET, PASSWORD, PASSWD or CREDENTIAL as a
-    part (not KEYBOARD or TOKENIZERS; a plain number called …_TOKENS is a limit) and URLs with credentials in them.
+    part (not KEYBOARD or TOKENIZERS; a plain number called …_TOKENS is a limit), headers for OTLP and URLs with credentials in them.
     """
     withheld = sorted(
         name for name, value in environ.items() if name not in allow and _is_withheld(name, value)

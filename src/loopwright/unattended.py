@@ -39,7 +39,7 @@ class Trigger:
 
     `cron` is five fields, in the zone `tz` (`None`: this machine's). A start up to `grace` seconds late is on time;
     `misfire` says what becomes of those that were missed, `overlap` of one that comes while a run of the loop is under
-    way; `jitter` seconds at most delay a start. `webhook` names the path `/hooks/<name>`, `secret` the variable of its
+    way (unsaid, what `webhook` and `watch` start is queued: `triggers_of`); `jitter` seconds at most delay a start. `webhook` names the path `/hooks/<name>`, `secret` the variable of its
     key, `signature` how it is signed; `key` are the paths in the payload that say which event it is, `filter` what must
     stand at which paths. `watch` are globs of files.
     """
@@ -165,8 +165,8 @@ server: Final = table(SERVER)
 
 
 def triggers_of(tables: Iterable[Mapping[str, Any]]) -> tuple[Trigger, ...]:
-    """The triggers that checked tables say."""
-    return tuple(Trigger(**dict(each)) for each in tables)
+    """The triggers that checked tables say. An event comes once, so it waits where a time that comes again is left out."""
+    return tuple(Trigger(**{"overlap": "skip" if "cron" in each else "queue", **each}) for each in tables)
 
 
 def server_of(said: Mapping[str, Any] | None) -> Server:

@@ -88,6 +88,18 @@ def test_what_is_wrong_with_a_loop_file_fails(project, doctor):
     assert not any(name.startswith(("gate ", "agent ")) for name in found)
 
 
+def test_a_schedule_is_said_in_words_or_what_is_wrong_with_it(project, doctor):
+    (project / "loop.toml").write_text(f"{GOOD}[[trigger]]\ncron = '0 2 * * *'\ntz = 'Europe/Paris'\n")
+    code, found = doctor()
+    assert (code, found["schedule"]) == (0, [("ok", "At 02:00 every day, Europe/Paris", "")])
+    (project / "loop.toml").write_text(f"{GOOD}[[trigger]]\ncron = '0 2 * * 8'\ntz = 'Europe/Paris'\n")
+    code, found = doctor()
+    assert code == 2
+    assert found["schedule"][0][1].startswith(
+        "loop.toml:5: trigger[0].cron: '0 2 * * 8': '8' is no day-of-week"
+    )
+
+
 def test_a_gate_that_cannot_start_fails_beside_one_that_can(project, doctor):
     (project / "loop.toml").write_text(GOOD.replace("['true']", "['true', './check.sh']"))
     code, found = doctor()

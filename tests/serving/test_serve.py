@@ -216,3 +216,30 @@ def test_what_a_server_hands_on_of_its_environment(stage):
     names = json.loads(seen.read_text())
     assert names["WANTED"] == "2"
     assert {"MY_SETTING", "SLACK_BOT_TOKEN"}.isdisjoint(names)
+
+
+REMOTE = "[approval]\nchannels = ['inbox', { use = 'email', to = ['mira@example.org'], sender = 'loop@example.org' }]"
+
+
+def test_by_hand_a_channel_that_nobody_serves_is_refused_and_a_server_is_enough(stage):
+    loop(stage, REMOTE)
+    told = stage("run", "loop.toml", expect=2).err
+    assert "approval.channels: email needs a server that sends, and none runs here" in told
+    assert not (stage.folder / ".agent-state").exists()
+    with serving(stage) as process:
+        _line(process, "serving nightly")
+        until((stage.folder / ".agent-state/loopwright.db").exists)
+        until(lambda: stage("run", "loop.toml", "--as", "r", "--no-wait", "--no-input").code == 6)
+    assert stage.of(ev.ApprovalRequested)
+
+
+def test_what_would_fail_in_the_night_is_refused_in_the_evening(stage):
+    loop(
+        stage,
+        "[[trigger]]\nwebhook = 'deps'\nsecret = 'DEPS_SECRET'\n[approval]\nchannels = ['slack:#loops']",
+    )
+    told = stage(*SERVE, expect=2).err
+    assert "loop.toml: trigger deps: the secret DEPS_SECRET is not set" in told
+    assert "loop.toml: approval.channels: nobody could answer on slack" in told
+    assert "channel slack" in told
+    assert not (stage.folder / ".agent-state").exists()

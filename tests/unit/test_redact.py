@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from loopwright.core import events as ev
 from loopwright.core.values import Score
 from loopwright.evidence.files import redacted
-from loopwright.redact import PLAIN, REACH, Redactor, redactor
+from loopwright.redact import PLAIN, REACH, Redactor, looks_secret, redactor
 
 SECRET = 'p4ss"W<o>rd/é+&\\x'
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\n" + "MIIEow/bAg0+eQ==\n" * 40
@@ -291,3 +291,9 @@ def test_a_report_is_written_again_without_its_secrets_and_only_then(tmp_path):
 def test_without_values_only_known_makers_are_found():
     assert Redactor() == PLAIN
     assert PLAIN.text(ENV["GITHUB_TOKEN"]) == ENV["GITHUB_TOKEN"]
+
+
+def test_the_headers_of_an_exporter_count_as_a_secret():
+    assert looks_secret("OTEL_EXPORTER_OTLP_HEADERS", "api-key=abc")
+    assert looks_secret("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "api-key=abc")
+    assert not looks_secret("OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318")

@@ -59,14 +59,14 @@ class Behind(Live):
 
 
 @contextlib.contextmanager
-def behind(folder: Path, text: str = LOOP, **server):
+def behind(folder: Path, text: str = LOOP, work: str = "", **server):
     """A server in `folder` with one loop."""
     create_state(folder / ".agent-state")
     agent = folder / "agent"
-    agent.write_text(f"#!{sys.executable} -IS\nprint('worked')\n")
+    agent.write_text(f"#!{sys.executable} -IS\nprint('worked')\n{work}\n")
     agent.chmod(agent.stat().st_mode | stat.S_IXUSR)
     (folder / "tidy.toml").write_text(text.format(agent=agent))
-    environ = {"PATH": os.environ["PATH"], "LOGNAME": "mira"}
+    environ = {"PATH": os.environ["PATH"], "LOGNAME": "mira", "DEPLOY_TOKEN": "horse-battery-staple"}
     book = Book((folder / "tidy.toml",), project=folder, environ=environ)
     told = book.refresh()
     assert not book.problems, told

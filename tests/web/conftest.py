@@ -2,7 +2,7 @@ import httpx2
 import pytest
 from behind import behind
 
-from loopwright.web.security import Bounds
+from loopwright.web.bounds import Bounds
 from loopwright.web.server import start
 
 
@@ -35,7 +35,9 @@ def ask(served):
 
         def ask(method, path, who="mira", **more):
             tokens = served.app.state.tokens.current()
-            said = {} if who is None else {"authorization": f"Bearer {tokens.get(who, who)}"}
-            return client.request(method, path, headers={**said, **more.pop("headers", {})}, **more)
+            said = [] if who is None else [("authorization", f"Bearer {tokens.get(who, who)}")]
+            headers = more.pop("headers", [])
+            said += headers.items() if isinstance(headers, dict) else headers
+            return client.request(method, path, headers=said, **more)
 
         yield ask

@@ -13,14 +13,14 @@ import pytest
 from starlette.responses import StreamingResponse
 
 from loopwright.errors import ConfigError
-from loopwright.web.security import Bounds
+from loopwright.web.bounds import Bounds
 from loopwright.web.server import start
 
 
 @pytest.fixture
 def streaming(live):
     server = start(live, port=0, bounds=Bounds(streams=2))
-    ended = []
+    ended, more = [], asyncio.Event()
 
     @server.app.get("/stream")
     async def stream():
@@ -28,14 +28,26 @@ def streaming(live):
             try:
                 while True:
                     yield "data: x\n\n"
-                    await asyncio.sleep(60)
+                    await more.wait()
+                    more.clear()
             finally:
                 ended.append(1)
 
         return StreamingResponse(lines(), media_type="text/event-stream")
 
+    @server.app.get("/more")
+    async def further():
+        more.set()
+
     yield server, ended
     server.stop()
+
+
+def until(holds):
+    end = time.monotonic() + 10
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.005)
 
 
 def client(server):
@@ -69,12 +81,23 @@ def test_streams_have_a_bound_and_their_places_are_given_back(streaming):
             full = one.get("/stream")
             assert full.status_code == 503 and full.headers["retry-after"] == "10"
             assert one.get("/api/v1/loops").status_code == 200
-        end = time.monotonic() + 10
-        while server.app.state.streams.open:
-            assert time.monotonic() < end
-            time.sleep(0.005)
+        until(lambda: not server.app.state.streams.open)
         with one.stream("GET", "/stream") as again:
             assert again.status_code == 200
+
+
+def test_a_new_token_ends_the_streams_of_the_old_one(streaming):
+    server, ended = streaming
+    with client(server) as one, one.stream("GET", "/stream") as stream:
+        heard = stream.iter_raw()
+        assert next(heard) == b"data: x\n\n"
+        assert one.get("/more").status_code == 200 and next(heard) == b"data: x\n\n"  # it goes on
+        server.app.state.tokens.rotate("mira")
+        with client(server) as again:
+            assert again.get("/more").status_code == 200
+        with pytest.raises(httpx2.RemoteProtocolError):
+            next(heard)
+    until(lambda: ended and not server.app.state.streams.open)
 
 
 def test_a_stream_of_another_site_is_none(streaming):

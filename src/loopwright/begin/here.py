@@ -27,6 +27,8 @@ from loopwright.hosts.ways import STATE, Ways
 from loopwright.journal import Journal
 from loopwright.report.figures import brief, count, moment
 from loopwright.stores.opened import open_store, store_exists, store_path
+from loopwright.triggers.cron import schedules
+from loopwright.unattended import triggers_of
 from loopwright.workspace.copies import WHERE
 from loopwright.workspace.lock import holders
 
@@ -194,8 +196,22 @@ def loop_file(here: Here) -> Iterator[Finding]:
     elif isinstance(here.loaded, ConfigError):
         for problem in here.loaded.problems:
             yield Finding(name="loop file", status="fail", what=problem, do=f"edit {here.file.name}")
-    else:
+    elif here.loaded is not None:
         yield Finding(name="loop file", status="ok", what=str(here.file))
+        yield from _scheduled(here, here.loaded)
+
+
+def _scheduled(here: Here, loaded: Loaded) -> Iterator[Finding]:
+    """Whether the loop's schedules can be kept, where it has some."""
+    triggers = triggers_of(loaded.loop.trigger)
+    try:
+        found = schedules(triggers, local=here.environ.get("TZ"), places=loaded.places)
+    except ConfigError as error:
+        for problem in error.problems:
+            yield Finding(name="schedule", status="fail", what=problem, do="loopwright serve needs it right")
+        return
+    for each in filter(None, found):
+        yield Finding(name="schedule", status="ok", what=f"{each.words}, {each.name}")
 
 
 def named(here: Here) -> Iterator[Finding]:

@@ -37,6 +37,7 @@ VERBS = {
     "pause": "steer",
     "serve": "serve",
     "start": "serve",
+    "schedule": "schedule",
     "config": "settings",
     "plugins": "settings",
     "init": "begin",

@@ -6,7 +6,9 @@ Rule: nothing is asked. `init` writes one new file, `doctor` none.
 from __future__ import annotations
 
 import os
-from typing import Any
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,6 +17,10 @@ from loopwright.cli import words
 from loopwright.cli.read import emit
 from loopwright.cli.view import View
 from loopwright.cli.where import as_json, enter, no_bytecode, places
+from loopwright.errors import UsageError
+
+if TYPE_CHECKING:
+    from loopwright.begin.findings import Finding
 
 
 @click.command("init")
@@ -78,28 +84,60 @@ def _told(made: Any) -> None:
 
 
 @click.command("doctor")
+@click.argument("what", nargs=-1)
+@click.option("--send", is_flag=True, help="With slack: post a test card.")
 @as_json
 @places
-def doctor_(json_: bool, folder: str, store: str | None) -> int:
+def doctor_(what: tuple[str, ...], send: bool, json_: bool, folder: str, store: str | None) -> int:
     """Say whether all is well here, and what to do.
 
-    It reads only. Exit 0 when nothing fails, else 2; a warning fails nothing.
+    It reads only. Exit 0 when nothing fails, else 2; a warning fails nothing. `doctor slack [LOOPFILE]` prints the
+    manifest of a Slack app and looks whether Slack can be reached with it.
     """
-    from dataclasses import asdict
-
     from loopwright.begin.doctor import examine
 
+    if what:
+        return _slack(what, enter(folder), send=send, json_=json_)
+    if send:
+        raise UsageError("--send posts a test card: loopwright doctor slack --send")
     with no_bytecode():
         found = examine(enter(folder), dict(os.environ), store)
+    return _found(found, json_=json_)
+
+
+def _slack(what: tuple[str, ...], folder: Path, *, send: bool, json_: bool) -> int:
+    from loopwright.begin.slack import examine
+
+    if what[0] != "slack" or len(what) > 2:
+        raise UsageError(
+            f"doctor {' '.join(what)}: it is loopwright doctor, or loopwright doctor slack [LOOPFILE]"
+        )
+    with no_bytecode():
+        manifest, found = examine(folder, what[1] if len(what) > 1 else None, dict(os.environ), send=send)
+    if not json_:
+        emit(manifest)
+        click.echo("The manifest is for api.slack.com/apps: Create New App, From a manifest.", err=True)
+    return _found(found, json_=json_, err=True, manifest=manifest)
+
+
+def _found(found: list[Finding], *, json_: bool, err: bool = False, **more: Any) -> int:
+    """Prints what was found, beside a document on stderr; the exit code."""
     code = 2 if any(each.status == "fail" for each in found) else 0
     if json_:
         checks = [asdict(each) for each in found]
-        emit({"schema": "loopwright/doctor/v1", "healthy": code == 0, "checks": checks, "exit_code": code})
+        document = {
+            "schema": "loopwright/doctor/v1",
+            "healthy": code == 0,
+            "checks": checks,
+            "exit_code": code,
+        }
+        emit({**document, **more})
         return code
     marks = {"ok": "✓", "warn": "!", "fail": "✗"}
     wide = max(len(each.name) for each in found)
     for each in found:
-        click.echo(words.plain(words.safe(f"{marks[each.status]} {each.name:<{wide}}  {each.what}")))
+        line = f"{marks[each.status]} {each.name:<{wide}}  {each.what}"
+        click.echo(words.plain(words.safe(line)), err=err)
         if each.do:
-            click.echo(words.plain(words.safe(f"  {'':<{wide}}  → {each.do}")))
+            click.echo(words.plain(words.safe(f"  {'':<{wide}}  → {each.do}")), err=err)
     return code

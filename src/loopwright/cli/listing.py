@@ -21,8 +21,8 @@ if TYPE_CHECKING:  # what only types need is not loaded: verbs that read start t
 
 
 WAITING = 6  # `core.head.WAITING_CODE`, without loading it
-HEAD_KEYS = ("updated_at", "approval", "wake")
-OF_PAGES = ("loop", "max_iterations", "trend")  # said in a head, but no part of the document
+HEAD_KEYS = ("loop", "updated_at", "approval", "wake")
+OF_PAGES = ("max_iterations", "trend")  # said in a head as well, but no part of the document
 
 
 @click.command("list")

@@ -10,9 +10,10 @@ import os
 import secrets
 import signal
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -26,9 +27,16 @@ from loopwright.codec import encode_signal
 from loopwright.core import events as ev
 from loopwright.core.head import document
 from loopwright.core.values import positive
+from loopwright.errors import ConfigError
 from loopwright.hosts.local import resume, start
 from loopwright.hosts.ways import Held, Ways
+from loopwright.loop import table_of
 from loopwright.running import Run
+from loopwright.stores.opened import owner, store_exists, store_path
+from loopwright.unattended import server_of
+
+if TYPE_CHECKING:
+    from loopwright.config import Loaded
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -94,6 +102,42 @@ class Keys:
     def _leave(self, run: Run) -> None:
         self.code = 143
         run.leaving.set()
+
+
+def check_channels(loaded: Loaded, tell: Callable[[str], None]) -> None:
+    """`ConfigError` where nobody would send a request of this loop, or hear an answer: that takes a server."""
+    if not (table_of(loaded.loop.approval).get("channels") or table_of(loaded.loop.notify).get("to")):
+        return
+    from loopwright.assembled import assemble
+    from loopwright.serving.heard import only_told, server_alive, unheard
+
+    made = assemble(loaded.loop, project=loaded.project, path=loaded.path, places=loaded.places)
+    path = store_path(loaded.loop.store, loaded.project)
+    alive = False
+    if path is not None and store_exists(path):
+        with opened(Where(loaded.project, loaded.loop.store)) as store:
+            alive = server_alive(store, owner())
+    public_url = server_of(loaded.loop.server).public_url
+    if wrong := unheard(made, server_alive=alive, public_url=public_url):
+        raise ConfigError(*wrong)
+    for line in only_told(made, server_alive=alive, public_url=public_url):
+        tell(line)
+
+
+@contextmanager
+def traced(ways: Ways) -> Iterator[Ways]:
+    """The same ways, with spans sent where the environment names a collector."""
+    if not any(name.startswith("OTEL_EXPORTER_OTLP") for name in ways.environ):  # nothing to load
+        yield ways
+        return
+    from loopwright.serving.tracing import observer
+
+    tracing = observer(ways.environ, tell=ways.tell)
+    try:
+        yield ways if tracing is None else replace(ways, follow=(tracing.follow,))
+    finally:
+        if tracing is not None:
+            tracing.close()
 
 
 def typing() -> bool:
@@ -208,7 +252,8 @@ def run_(
         by=who(),
         defined_in=() if loaded.file is None else (loaded.file,),
     )
-    with view.live():
+    check_channels(loaded, view.line)
+    with view.live(), traced(ways) as ways:
         held = alone(lambda: start(loaded.loop, run_id, ways))
     return _finish(held, view, keys, where, json_=json_, exit_zero=exit_zero)
 
@@ -264,6 +309,6 @@ def resume_(
         note=None if note is None else os.fsencode(note).decode(errors="replace"),
         add={k: v for k, v in add.items() if v is not None},
     )
-    with view.live():
+    with view.live(), traced(ways) as ways:
         held = alone(lambda: resume(name, ways))
     return _finish(held, view, keys, where, json_=json_, exit_zero=False)

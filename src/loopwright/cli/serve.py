@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 
@@ -19,22 +19,26 @@ from loopwright.cli import words
 from loopwright.cli.where import Where, enter, outside, places
 from loopwright.errors import UsageError
 from loopwright.hosts.take import made_id
+from loopwright.redact import redactor
 from loopwright.serving import starts
 from loopwright.serving.book import Book
 from loopwright.serving.host import first_look, host
 from loopwright.serving.live import Live
+from loopwright.serving.logs import following, log_to, logger
+from loopwright.serving.tracing import observer, with_content
 from loopwright.state_folder import create_state
 from loopwright.stores.opened import open_store
+from loopwright.web.server import start
 
 
-def _book(files: tuple[str, ...], project: Path, store: str | None) -> Book:
-    """The loops that a person named, all of them good."""
+def _book(files: tuple[str, ...], project: Path, store: str | None, *, served: bool = False) -> Book:
+    """The loops that a person named, all of them good, and fit to be `served` here."""
     named = [project / file for file in files]
     missing = [str(path) for path in named if not path.exists()]
     if missing:
         raise UsageError(f"there is no loop file {', '.join(missing)}")
     book = Book(named, project=project, environ=dict(os.environ), store=store)
-    first_look(book)
+    first_look(book, dict(os.environ) if served else None)
     return book
 
 
@@ -43,12 +47,21 @@ def _book(files: tuple[str, ...], project: Path, store: str | None) -> Book:
 @click.option("--host", "address", metavar="ADDRESS", help="Where the page listens (127.0.0.1).")
 @click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="On which port (7733).")
 @click.option("--workers", type=click.IntRange(1, 1000), metavar="N", help="How many runs work at once (2).")
+@click.option(
+    "--log",
+    "form",
+    metavar="text|json",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="How the log's lines are written.",
+)
 @places
 def serve_(
     loopfiles: tuple[str, ...],
     address: str | None,
     port: int | None,
     workers: int | None,
+    form: Literal["text", "json"],
     folder: str,
     store: str | None,
 ) -> int:
@@ -58,30 +71,37 @@ def serve_(
     """
     outside("serve")
     project = enter(folder)
-    book = _book(loopfiles, project, store)
+    book = _book(loopfiles, project, store, served=True)
     given: dict[str, Any] = {"host": address, "port": port, "workers": workers}
     settings = replace(book.server, **{word: value for word, value in given.items() if value is not None})
     create_state(project / ".agent-state")
+    environ = dict(os.environ)
     with ExitStack() as stack:
+        stack.callback(log_to(sys.stderr, form, redactor(environ)))
+        tell = logger().info
         runs = open_store(book.store, project)
         stack.callback(runs.close)
+        follow = [following(content=with_content(environ))]
+        if (tracing := observer(environ, tell=tell)) is not None:
+            stack.callback(tracing.close)
+            follow.append(tracing.follow)
         live = Live(
             project=project,
-            environ=dict(os.environ),
+            environ=environ,
             book=book,
             store=runs,
             server=settings,
-            tell=_tell,
+            tell=tell,
             url=book.store,
+            follow=tuple(follow),
         )
+        page = start(live)
+        stack.callback(page.stop)
+        for name, address in page.links().items():
+            click.echo(f"the page of {name}: {address}", err=True)
         for loop in book.loops.values():
-            _tell(f"serving {loop.name} ({loop.file.name})")
-        return 128 + asyncio.run(host(live))
-
-
-def _tell(line: str) -> None:
-    now = datetime.now(UTC)
-    click.echo(f"{now:%Y-%m-%dT%H:%M:%SZ} {words.safe(line)}", err=True)
+            tell(f"serving {loop.name} ({loop.file.name})")
+        return 128 + asyncio.run(host(live, leaving=page.stop))
 
 
 @click.command("start")

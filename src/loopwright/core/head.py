@@ -169,10 +169,10 @@ def head(state: LoopState) -> dict[str, Any]:
     most = state.limits.get("max_iterations") or (state.spec.get("limits") or {}).get("max_iterations")
     return {
         **document(state),
+        "loop": state.spec.get("name"),
         "updated_at": state.updated_at.astimezone(UTC) if state.updated_at else None,
         "approval": state.approval.id if state.approval else None,
         "wake": state.approval.deadline if state.approval else state.wait_until,
-        "loop": state.spec.get("name"),
         "max_iterations": most,
         "trend": [c.score and round(c.score, 3) for c in state.recent[-TREND:]],
     }

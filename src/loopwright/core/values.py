@@ -369,7 +369,7 @@ class Attempt:
 
     `key` is the same for every attempt of one iteration (`<run>/<iteration>`): use it to make
     effects outside the workspace idempotent. `deadline_s` is the seconds this attempt may take. The
-    host fills in `workdir`, `template`, `notes` and `render`, which makes `prompt`.
+    host fills in `workdir`, `template`, `notes`, `payload` (the file with what started the run) and `render`: `prompt`.
     """
 
     run: str
@@ -387,6 +387,7 @@ class Attempt:
     workdir: str | None = None
     template: str | None = None
     notes: Notes | None = None
+    payload: str | None = None
     render: Callable[[Attempt], str] = field(default=_goal_alone, repr=False, compare=False)
 
     @cached_property

@@ -32,6 +32,7 @@ from loopwright.hosts.ways import STATE
 from loopwright.journal import Journal, history
 from loopwright.loop import Loop
 from loopwright.ports import Store
+from loopwright.prompting import PAYLOAD
 from loopwright.stores.opened import owner
 from loopwright.workspace import copies, plumbing
 from loopwright.workspace.git import open_git
@@ -150,9 +151,11 @@ def _inherited(project: Path, parent: str, run: str, trees: tuple[str, ...], *, 
     artifacts = state / "artifacts"
     if (artifacts / parent / "protected").is_dir():
         shutil.copytree(artifacts / parent / "protected", artifacts / run / "protected", dirs_exist_ok=True)
-    if (artifacts / parent / "gate-files.json").is_file():
-        (artifacts / run).mkdir(mode=0o700, parents=True, exist_ok=True)
-        shutil.copyfile(artifacts / parent / "gate-files.json", artifacts / run / "gate-files.json")
+    for name in ("gate-files.json", PAYLOAD):
+        if (artifacts / parent / name).is_file():
+            (artifacts / run).mkdir(mode=0o700, parents=True, exist_ok=True)
+            shutil.copyfile(artifacts / parent / name, artifacts / run / name)
+            (artifacts / run / name).chmod(0o600)
 
 
 def _renamed(

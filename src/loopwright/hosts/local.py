@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+from loopwright import traces
 from loopwright.assembled import Assembled, assemble
 from loopwright.clock import Clock
 from loopwright.core import events as ev
@@ -27,7 +28,7 @@ from loopwright.journal import Journal
 from loopwright.loop import Loop
 from loopwright.mending import mended
 from loopwright.ports import Lease
-from loopwright.prompting import notes_file, renderer
+from loopwright.prompting import notes_file, payload_file, renderer
 from loopwright.running import Run
 from loopwright.state_folder import create_state
 from loopwright.stores.opened import open_store, owner, store_exists, store_path
@@ -74,7 +75,7 @@ async def start(loop: Loop | Assembled, run: str | None, ways: Ways) -> Held:
             spec=assembled.loop.spec(),
             digest=assembled.loop.digest(),
             workspace=None if assembled.mode == "none" else str(ways.project),
-            labels=assembled.loop.labels,
+            labels={**assembled.loop.labels, **traces.inherited(ways.environ)},
             origin=ways.origin,
         )
         return await _hold(journal, assembled, ways, stack, begun, programs=programs)
@@ -254,7 +255,9 @@ def _opened(
     watched: tuple[Path, ...],
 ) -> Run:
     """The run as it is driven: who performs what, where, and who is told."""
-    root = workspace.root
+    root, artifacts = workspace.root, ways.state / "artifacts" / journal.run
+    payload = payload_file(artifacts)
+    copy = apart.copy_of(journal.run, assembled, ways)
     run = Run(
         journal=journal,
         policy=assembled.policy,
@@ -263,7 +266,7 @@ def _opened(
         gates={gate.name: gate for gate in assembled.gates},
         workspace=workspace,
         project=environment.tools(root, ways),
-        artifacts=ways.state / "artifacts" / journal.run,
+        artifacts=artifacts,
         env=environment.environment(journal.run, ways, allow=assembled.loop.env, root=root),
         keys={name: ways.environ[name] for name in environment.allowed(assembled) if name in ways.environ},
         clock=clock,
@@ -276,12 +279,13 @@ def _opened(
         tell=ways.tell,
         template=assembled.loop.prompt,
         notes=assembled.loop.notes,
+        payload=payload,
         on_tamper=assembled.loop.on_tamper,
         patience_s=ways.patience_s,
         holds=ways.holds,
         waits=ways.wait,
         person=ways.person,
-        sandbox=sandbox.wrapping(assembled.loop, ways, root, apart.copy_of(journal.run, assembled, ways)),
+        sandbox=sandbox.wrapping(assembled.loop, ways, root, copy, payload),
     )
     run.render = renderer(run)
     run.deliver = lambda asked: deliver.at_the_end(run, ways, asked)
@@ -323,4 +327,5 @@ def _journal(run: str, ways: Ways, stack: ExitStack) -> Journal:
         for line in mended(store, run):
             ways.tell(line)
     take.check_place(run, journal.state, ways.project)
+    journal.follow = tuple(make(journal) for make in ways.follow)
     return journal

@@ -92,10 +92,10 @@ def lines(loop: Loop, ways: Ways) -> list[str]:
     return [f"sandbox: {' '.join((path, *words[1:]))}{note}"]
 
 
-def wrapping(loop: Loop, ways: Ways, root: Path, copy: Copy | None) -> Wrap:
+def wrapping(loop: Loop, ways: Ways, root: Path, copy: Copy | None, payload: Path | None = None) -> Wrap:
     """What comes before the command of an agent (`True`) or gate, which may write in these folders as well.
 
-    `root` is where they work, in `copy` when that is a folder apart.
+    `root` is where they work, in `copy` when that is a folder apart. An agent may read `payload`.
     """
     asked = loop.sandbox
     if asked is None or asked == "none":
@@ -105,11 +105,11 @@ def wrapping(loop: Loop, ways: Ways, root: Path, copy: Copy | None) -> Wrap:
         return lambda _folders, _agent: prefix
     start, inside = (*_start(ways), *_system(ways)), _inside(ways)
     places, home = tuple(_places(ways, root, copy)), tuple(_home(ways, root))
-    logins = tuple(_logins(ways))
+    own = (*_logins(ways), *(("--ro-bind", str(payload), str(payload)) if payload is not None else ()))
 
     def wrap(folders: tuple[Path, ...], agent: bool) -> tuple[str, ...]:
         files = [word for each in folders if each.is_dir() for word in ("--bind", str(each), str(each))]
-        return (*start, *places, *files, *home, *(logins if agent else ()), *inside)
+        return (*start, *places, *files, *home, *(own if agent else ()), *inside)
 
     return wrap
 

@@ -14,7 +14,8 @@ from typing import Final
 from loopwright.core.head import exit_code
 from loopwright.core.state import LoopState
 from loopwright.drive import Waiting
-from loopwright.ports import Observe, Store
+from loopwright.journal import Journal
+from loopwright.ports import Follow, Observe, Store
 from loopwright.running import Run
 from loopwright.together import Together
 
@@ -37,6 +38,9 @@ class Ways:
         False  # agent and gates see what is listed of it and what the loop lets through, nothing else
     )
     observe: tuple[Observe, ...] = ()
+    follow: tuple[
+        Callable[[Journal], Follow], ...
+    ] = ()  # each makes one that watches, for a run that is opened
     hear: Callable[[bytes], None] | None = None
     begin: Callable[[str], None] = lambda _: None
     tell: Callable[[str], None] = silent  # a line of news for the person who started it

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -18,6 +18,7 @@ from loopwright.assembled import Assembled, assemble
 from loopwright.config import Loaded, discover, load
 from loopwright.errors import ConfigError, UsageError
 from loopwright.loop import Loop, table_of
+from loopwright.triggers.cron import Schedule, schedules
 from loopwright.unattended import Server, Trigger, server_of, triggers_of
 from loopwright.workspace.plumbing import find_repository
 
@@ -28,13 +29,15 @@ _SAID: Final = ("workspace", "if_passing")
 class Served:
     """A loop as a server runs it: apart from the user's own files, and not at all where the work is good already.
 
-    `problem` is why what its file says now cannot be used; the loop is then what it said before.
+    `schedules` has one for each of `triggers` that is a cron. `problem` is why what its file says now cannot be used; the
+    loop is then what it said before.
     """
 
     name: str
     file: Path
     assembled: Assembled
     triggers: tuple[Trigger, ...]
+    schedules: tuple[Schedule | None, ...] = ()
     problem: str = ""
 
     @property
@@ -44,7 +47,10 @@ class Served:
 
 
 class Book:
-    """The loops of a server by name, and files that say none that can be used. Read by many threads, changed by one."""
+    """The loops of a server by name, and files that say none that can be used. Read by many threads, changed by one.
+
+    `check` says, of a loop among all that are read, why it cannot be served.
+    """
 
     def __init__(
         self, files: Iterable[Path], *, project: Path, environ: Mapping[str, str], store: str | None = None
@@ -54,8 +60,10 @@ class Book:
         self.loops: Mapping[str, Served] = {}
         self.problems: Mapping[Path, str] = {}
         self.server = Server()
+        self.check: Callable[[Served, Sequence[Served]], list[str]] = lambda _served, _loops: []
         self._named = tuple(files)
         self._path = environ.get("PATH", "")
+        self._zone = environ.get("TZ")
         self._read: dict[Path, str] = {}  # the digest of what was last read of each file
         self._of: dict[Path, Served] = {}
         self._bad: dict[Path, str] = {}
@@ -79,6 +87,9 @@ class Book:
                 continue
             try:
                 served, server = self._served(file)
+                others = [each for path, each in self._of.items() if path != file]
+                if wrong := self.check(served, [*others, served]):
+                    raise ConfigError(*wrong)
             except (ConfigError, UsageError) as error:
                 self._bad[file] = str(error)
                 kept = self._of.get(file)
@@ -112,14 +123,20 @@ class Book:
         loaded = load(str(file), folder=self.project, path=self._path)
         self._check_store(loaded)
         said = loaded.loop
-        loop = replace(said, if_passing=said.if_passing or "finish", name=said.name or _name(file))
+        loop = replace(said, if_passing=said.if_passing or "finish", name=said.name or called(file))
         made = assemble(loop, project=self.project, path=self._path, places=loaded.places)
         if made.mode == "in_place" and "mode" not in table_of(said.workspace):
             apart = "folder" if find_repository(self.project) is None else "worktree"
             loop = replace(loop, workspace={**table_of(said.workspace), "mode": apart})
             made = assemble(loop, project=self.project, path=self._path, places=loaded.places)
         triggers = triggers_of(said.trigger)
-        served = Served(name=made.loop.name or "loop", file=file, assembled=made, triggers=triggers)
+        served = Served(
+            name=made.loop.name or "loop",
+            file=file,
+            assembled=made,
+            triggers=triggers,
+            schedules=schedules(triggers, local=self._zone, places=loaded.places),
+        )
         return served, table_of(said.server)
 
     def _check_store(self, loaded: Loaded) -> None:
@@ -139,7 +156,7 @@ def _names(served: Served | None) -> str:
     return "what it said" if served is None else served.name
 
 
-def _name(file: Path) -> str:
+def called(file: Path) -> str:
     """What a loop without a name is called: after its file, or after the folder of a `loop.toml`."""
     stem = (
         file.parent.name if file.name in {"loop.toml", "pyproject.toml"} else file.stem.removesuffix(".loop")

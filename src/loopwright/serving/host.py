@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from loopwright.errors import ConfigError
-from loopwright.serving.book import Book
+from loopwright.serving import slots
+from loopwright.serving.book import Book, Served
+from loopwright.serving.checks import problems
 from loopwright.serving.live import Live
+from loopwright.serving.watches import watching
 
 REFRESH_S: Final = 2.0  # how soon a changed loop file is read again
 GRACE_S: Final = 15.0  # what runs get to hand over
@@ -30,15 +33,31 @@ async def refreshing(live: Live) -> None:
         await asyncio.sleep(REFRESH_S)
 
 
+async def posting(live: Live) -> None:
+    """Sends requests and news, until it is cancelled."""
+    await live.post.work()
+
+
+async def listening(live: Live) -> None:
+    """Hears what channels bring, until it is cancelled."""
+    await live.ears.work()
+
+
 def parts() -> Mapping[str, Part]:
     """What a server does beside driving runs, by name."""
-    return {"loops": refreshing}
+    return {
+        "loops": refreshing,
+        "schedules": slots.tick,
+        "watches": watching,
+        "post": posting,
+        "ears": listening,
+    }
 
 
-async def host(live: Live, *, ready: Callable[[], None] = lambda: None) -> int:
+async def host(live: Live, *, leaving: Callable[[], None] = lambda: None) -> int:
     """Runs the server until a signal ends it; the number of that signal.
 
-    The first signal hands every run over, a second one ends what is still there.
+    The first signal hands every run over, and `leaving` is called; a second one ends what is still there.
     """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[int] = loop.create_future()
@@ -54,8 +73,9 @@ async def host(live: Live, *, ready: Callable[[], None] = lambda: None) -> int:
         loop.add_signal_handler(number, leave, number)
     work = asyncio.create_task(_kept(live, "runs", Live.work), name="runs")
     tasks = [asyncio.create_task(_kept(live, name, part), name=name) for name, part in parts().items()]
-    ready()
     received = await ended
+    live.tell("leaving: runs are handed over")
+    await asyncio.to_thread(leaving)
     await _ended([work, *tasks])
     handing = asyncio.create_task(live.workers.leave(GRACE_S))
     hurried = asyncio.create_task(hurry.wait())
@@ -89,8 +109,11 @@ async def _ended(tasks: list[asyncio.Task[Any]]) -> None:
     await asyncio.wait(tasks, timeout=5.0)
 
 
-def first_look(book: Book) -> None:
-    """Reads the loop files for the first time; `ConfigError` with all that is wrong, in any of them."""
+def first_look(book: Book, environ: Mapping[str, str] | None = None) -> None:
+    """Reads the loop files for the first time; `ConfigError` with all that is wrong, in any of them.
+
+    With `environ` they must be fit to be served in it, then and whenever they are read again.
+    """
     book.refresh()
     if book.problems:
         raise ConfigError(*(why for _, why in sorted(book.problems.items())))
@@ -98,3 +121,13 @@ def first_look(book: Book) -> None:
         raise ConfigError(
             "there is no loop to serve: name loop files, or a folder with some (*.toml with a goal)"
         )
+    if environ is None:
+        return
+
+    def check(served: Served, loops: Sequence[Served]) -> list[str]:
+        return problems(served, loops, environ=environ, server=book.server)
+
+    loops = tuple(book.loops.values())
+    if wrong := [why for served in loops for why in check(served, loops)]:
+        raise ConfigError(*dict.fromkeys(wrong))
+    book.check = check

@@ -14,30 +14,34 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from loopwright.calling import alone
+from loopwright.cards import Incoming, Reply
 from loopwright.core.state import LoopState
 from loopwright.errors import UsageError
 from loopwright.hosts.local import resume
 from loopwright.hosts.take import made_id
 from loopwright.hosts.ways import Ways
-from loopwright.ports import Observe, Store
-from loopwright.serving import starts
+from loopwright.journal import Journal
+from loopwright.ports import Follow, Store
+from loopwright.serving import starts, turns
 from loopwright.serving.book import Book, Served
+from loopwright.serving.card import Source
+from loopwright.serving.ears import Ears
+from loopwright.serving.metrics import Metrics
+from loopwright.serving.metrics import Server as Figures
+from loopwright.serving.post import Post
+from loopwright.serving.spans import loop_name
 from loopwright.serving.workers import PATIENCE_S, Workers
 from loopwright.stores.opened import open_store, owner
 from loopwright.together import Together
 from loopwright.unattended import Server
 
 
-def _unseen(run: str, state: LoopState) -> tuple[Observe, ...]:  # noqa: ARG001 - where nobody watches
-    return ()
-
-
 @dataclass(slots=True, kw_only=True)
 class Live:
     """What a server is while it lives. Made in the thread that drives its runs; `store` is that thread's alone.
 
-    `url` is the store's address (`None`: the project's own). `server` are the settings in force. `observe` gives who is
-    told the facts of a run.
+    `url` is the store's address (`None`: the project's own). `server` are the settings in force. `figures` counts what
+    happens, `follow` makes whoever else is told the facts of a run.
     """
 
     project: Path
@@ -47,9 +51,12 @@ class Live:
     server: Server
     tell: Callable[[str], None]
     url: str | None = None
-    observe: Callable[[str, LoopState], tuple[Observe, ...]] = _unseen
+    figures: Metrics = field(default_factory=Metrics)
+    follow: tuple[Callable[[Journal], Follow], ...] = ()
     me: str = field(default_factory=owner)
     workers: Workers = field(init=False)
+    post: Post = field(init=False)
+    ears: Ears = field(init=False)
     _together: Together = field(init=False)
     _of_thread: threading.local = field(default_factory=threading.local)
     _loop: asyncio.AbstractEventLoop | None = None
@@ -57,13 +64,25 @@ class Live:
 
     def __post_init__(self) -> None:
         self._together = Together(self.store)
+        follows = turns.turn(self)
         self.workers = Workers(
             store=self.store,
             limit=self.server.workers,
             ways=self._ways,
             tell=self.tell,
             mine=self._is_mine,
-            turn=_has_turn,
+            turn=lambda state, others: _has_turn(state, others) and follows(state, others),
+        )
+        self.post = Post(
+            source=self.source, stores=self.stores, me=self.me, tell=self.tell, count=self.figures.notice
+        )
+        self.ears = Ears(
+            project=self.project,
+            environ=self.environ,
+            book=self.book,
+            stores=self.stores,
+            nudge=self.nudge,
+            tell=self.tell,
         )
 
     @property
@@ -131,15 +150,35 @@ class Live:
         self.nudge()
         return held.state
 
+    def metrics(self) -> bytes:
+        """What Prometheus reads. Any thread may ask."""
+        mine = Figures(
+            queue_length=self.workers.waiting,
+            workers_busy=len(self.working),
+            workers=self.server.workers,
+            notices_undelivered=self.post.state().undelivered,
+        )
+        with self.stores() as store:
+            return self.figures.text(store, mine)
+
     def nudge(self) -> None:
         """What was written just now is looked at at once. Any thread may say so."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self.workers.nudge)
+            self._loop.call_soon_threadsafe(self.post.nudge)
+
+    async def hear(self, name: str, incoming: Incoming) -> Reply:
+        """What a channel answers to a request of its service. Any event loop may ask."""
+        return await self.ears.hear(name, incoming)
 
     async def work(self) -> None:
         """Drives runs until it is cancelled."""
         self._loop = asyncio.get_running_loop()
         await self.workers.work()
+
+    def source(self) -> Source:
+        """What cards and links are made of."""
+        return Source(project=self.project, environ=self.environ, public_url=self.server.public_url)
 
     def _ways(self, run: str, state: LoopState) -> Ways:
         return Ways(
@@ -148,7 +187,8 @@ class Live:
             together=self._together,
             environ=self.environ,
             narrow=True,
-            observe=self.observe(run, state),
+            observe=(self.figures.observe(run, loop_name(state.spec)),),
+            follow=self.follow,
             tell=lambda line: self.tell(f"{run}: {line.strip()}"),
             by="server",
             origin="server",

@@ -61,7 +61,14 @@ class Address:
 
 
 def check_bind(server: Server, host: str) -> None:
-    """`ConfigError` for a server that others than this machine could reach without having been told to let them."""
+    """`ConfigError` for a server that others than this machine could reach without having been told to let them.
+
+    Also for a `public_url` with a path: it answers at the top of its name, where its cookie is its own.
+    """
+    if server.public_url is not None and urlsplit(server.public_url).path:
+        raise ConfigError(
+            f"server.public_url: {server.public_url} has a path; give the server a name (or a port) of its own"
+        )
     if is_loopback(host):
         return
     missing = [

@@ -18,8 +18,8 @@ from loopwright.around import run_of_peer
 from loopwright.codec import encode_signal
 from loopwright.core.events import Noticed
 from loopwright.errors import LoopwrightError
+from loopwright.serving.live import Live
 from loopwright.web import reading
-from loopwright.web.behind import Live
 from loopwright.web.problems import Trouble
 from loopwright.web.tokens import Person
 

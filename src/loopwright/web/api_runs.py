@@ -21,9 +21,9 @@ from loopwright.errors import UsageError
 from loopwright.hosts import people
 from loopwright.ports import Store
 from loopwright.report import inbox, rows
+from loopwright.serving.live import Live
 from loopwright.web import reading, shapes
 from loopwright.web.asking import Behind, because
-from loopwright.web.behind import Live
 from loopwright.web.problems import Trouble
 from loopwright.workspace.opened import open_workspace, shown
 

@@ -14,13 +14,14 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from loopwright.errors import Locked, LoopwrightError, StoreError, UsageError
+from loopwright.serving.live import Live
 from loopwright.web import api, pages
 from loopwright.web.address import Address
 from loopwright.web.agents import forbid
-from loopwright.web.behind import Live
+from loopwright.web.bounds import Bounds, Streams
 from loopwright.web.mounts import mounts
 from loopwright.web.problems import Draw, Problem, Trouble, answer
-from loopwright.web.security import Bounds, Door, Streams
+from loopwright.web.security import Door
 from loopwright.web.tokens import Tokens, people_of
 
 OPENAPI: Final = f"{api.ROOT}/openapi.json"
@@ -44,6 +45,7 @@ def create(live: Live, *, address: Address | None = None, bounds: Bounds | None 
         redoc_url=None,
         redirect_slashes=False,
         swagger_ui_oauth2_redirect_url=None,
+        generate_unique_id_function=lambda route: route.name.strip("_"),
     )
     app.openapi = lambda: api.described(app)  # type: ignore[method-assign] # as FastAPI has it done
     app.state.live, app.state.address = live, address

@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast
 
 from fastapi import Depends, Request
 
-from loopwright.web.behind import Live
+from loopwright.serving.live import Live
 
 
 def _live(request: Request) -> Live:

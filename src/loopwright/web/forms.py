@@ -21,9 +21,9 @@ from loopwright.hosts import people
 from loopwright.hosts import steer as hosts_steer
 from loopwright.report.figures import brief
 from loopwright.serving.answers import answered
+from loopwright.serving.live import Live
 from loopwright.units import seconds
 from loopwright.web import reading
-from loopwright.web.behind import Live
 from loopwright.web.words import MARKS, Tone
 
 CHANNEL: Final = "page"

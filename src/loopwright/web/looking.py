@@ -26,7 +26,7 @@ from loopwright.ports import Store
 from loopwright.redact import redactor
 from loopwright.report.figures import colourless
 from loopwright.report.values import Changes, Moment, Report, Row
-from loopwright.web.behind import Live
+from loopwright.serving.live import Live
 from loopwright.web.changes import Diffs
 from loopwright.web.followed import Followed, Shelf
 from loopwright.web.run_page import Beside

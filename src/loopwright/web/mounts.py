@@ -5,17 +5,16 @@ Rule: what comes without a token is handed on as raw bytes, and is believed by i
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from datetime import UTC, datetime
-from typing import Any
 
 from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from loopwright.cards import Incoming
+from loopwright.serving.hooks import received
 from loopwright.web.asking import Behind
-from loopwright.web.problems import Problem, Trouble, problem
+from loopwright.web.problems import Problem, problem
 
 
 def mounts() -> APIRouter:
@@ -38,12 +37,10 @@ def _metrics(live: Behind) -> Response:
 
 
 async def _hook(live: Behind, name: str, request: Request) -> Response:
-    received = _received()
-    if received is None:
-        raise Trouble(404, "no trigger has that name")
-    status, told = await _in_thread(received, live, name, _headers(request), await request.body())
+    headers, body = _headers(request), await request.body()
+    status, told = await run_in_threadpool(received, live, name, headers, body, datetime.now(UTC))
     if status >= 400:
-        return problem(Problem(status=status, detail=str(told.get("detail", "")), more=told))
+        return problem(Problem(status=status, detail=str(told["why"])))
     return JSONResponse(told, status_code=status)
 
 
@@ -57,20 +54,3 @@ def _headers(request: Request) -> dict[str, str]:
     """By lower-case name; of one that was sent twice nothing, so that nobody reads another than was signed."""
     names = [name.lower() for name in request.headers]
     return {name: request.headers[name] for name in names if names.count(name) == 1}
-
-
-async def _in_thread(
-    received: Any, live: Any, name: str, headers: dict[str, str], body: bytes
-) -> tuple[int, dict[str, Any]]:
-    from starlette.concurrency import run_in_threadpool
-
-    told: tuple[int, dict[str, Any]] = await run_in_threadpool(
-        received, live, name, headers, body, datetime.now(UTC)
-    )
-    return told
-
-
-def _received() -> Any:
-    """What takes an event in, once there are any."""
-    name = "loopwright.serving.hooks"
-    return importlib.import_module(name).received if importlib.util.find_spec(name) else None

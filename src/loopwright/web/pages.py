@@ -24,8 +24,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.types import Scope
 
 from loopwright.cards import Told
+from loopwright.serving.live import Live
 from loopwright.web import forms
-from loopwright.web.behind import Live
 from loopwright.web.drawing import HERE, draw
 from loopwright.web.forms import Said
 from loopwright.web.problems import Problem, Trouble, sign_in

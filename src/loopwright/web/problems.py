@@ -59,11 +59,11 @@ class Trouble(Exception):
 def problem(told: Problem) -> Response:
     """The problem as a document (RFC 9457)."""
     body = {
+        **told.more,
         "type": "about:blank",
         "title": told.title,
         "status": told.status,
         "detail": told.detail,
-        **told.more,
     }
     text = json.dumps(body, ensure_ascii=False)
     return Response(text, status_code=told.status, headers=dict(told.headers), media_type=MEDIA)

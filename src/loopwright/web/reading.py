@@ -57,7 +57,7 @@ def heads(
             row = _kept(body) or head_of(Journal(store, run).state)
             if after is not None and datetime.fromisoformat(row["updated_at"]) < after:
                 continue
-            if loop is not None and loop_of(store, run) != loop:
+            if loop is not None and (row["loop"] if "loop" in row else loop_of(store, run)) != loop:
                 continue
             found.append(row)
         except StoreError as error:

@@ -10,12 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import time
-from collections import OrderedDict, deque
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -23,6 +20,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from loopwright.web.address import Address
+from loopwright.web.bounds import Bounds, Rate, Streams, drained, whole_body
 from loopwright.web.problems import Draw, Problem, Trouble, answer
 from loopwright.web.tokens import Person, Tokens
 
@@ -35,7 +33,6 @@ OPEN: Final = (  # method and exact path
     ),  # let in by their signature alone
 )
 SAFE: Final = frozenset({"GET", "HEAD"})
-_DRAINED: Final = 64_000_000  # bytes that are thrown away before a sender is cut off
 HEADERS: Final = {
     "content-security-policy": "default-src 'self'; frame-ancestors 'none'; object-src 'none'; base-uri 'none'; form-action 'self'",
     "x-content-type-options": "nosniff",
@@ -47,70 +44,6 @@ _LOG: Final = logging.getLogger("loopwright.web")
 Forbid: TypeAlias = Callable[
     [Scope, Person], str | None
 ]  # why this peer may not, though this person may; blocking
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """How much a server takes in: sizes in bytes, rates per minute."""
-
-    body: int = 1_000_000
-    headers: int = 32_768
-    body_s: float = 20.0
-    streams: int = 64
-    wrong_tokens: int = 20  # of one address
-    changes: int = 120  # of one person
-
-
-class Rate:
-    """At most `most` of each key in a minute; it remembers a bounded number of keys."""
-
-    def __init__(self, most: int, *, now: Callable[[], float] = time.monotonic) -> None:
-        self.most = most
-        self._now = now
-        self._seen: OrderedDict[str, deque[float]] = OrderedDict()
-
-    def wait_s(self, key: str) -> float:
-        """Counts one more; 0.0, or the seconds after which it would be taken."""
-        now = self._now()
-        times = self._seen.setdefault(key, deque(maxlen=self.most))
-        self._seen.move_to_end(key)
-        while len(self._seen) > 4096:
-            self._seen.popitem(last=False)
-        if len(times) == self.most and now - times[0] < 60:
-            return 60 - (now - times[0])
-        times.append(now)
-        return 0.0
-
-
-class Streams:
-    """The responses that stay open, `most` at once; `close` ends them all, from any thread."""
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.open = 0
-        self._closed = False
-        self._waiting: set[asyncio.Future[None]] = set()
-
-    def close(self) -> None:
-        """Ends every stream that is open, and every one that begins from now on."""
-        self._closed = True
-        for over in tuple(self._waiting):
-            with suppress(RuntimeError):  # its loop is closed: nothing is open there any more
-                over.get_loop().call_soon_threadsafe(over.cancel)
-
-    async def heard(self, receive: Receive) -> Message:
-        """The next message of a client, or its good-bye once streams are closed."""
-        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.add(over)
-        message: asyncio.Future[Message] = asyncio.ensure_future(receive())
-        both: set[asyncio.Future[Any]] = {message, over}
-        try:
-            if not self._closed:
-                await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            return message.result() if message.done() else {"type": "http.disconnect"}
-        finally:
-            self._waiting.discard(over)
-            message.cancel()
 
 
 class Door:
@@ -150,7 +83,7 @@ class Door:
             response = await self._let_in(scope, receive, talk)
         except Trouble as trouble:
             if trouble.problem.status == 413:
-                await _drained(scope, receive)
+                await drained(scope, receive)
             response = answer(trouble.problem, scope, self._draw)
         except Exception as error:
             if talk.full:
@@ -190,7 +123,9 @@ class Door:
             self._check_origin(method, headers)
         scope.setdefault("state", {}).update(who=person.name, role=person.role)
         if method in SAFE:
-            await self.app(scope, lambda: self.streams.heard(receive), talk.say)
+            over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            talk.still, talk.hang_up = lambda: self._is_still(headers, person), over.cancel
+            await self.app(scope, lambda: self.streams.heard(receive, over), talk.say)
             return None
         await self._check_change(scope, headers, person)
         await self.app(scope, await self._whole(receive), talk.say)
@@ -227,6 +162,14 @@ class Door:
             headers={"www-authenticate": "Bearer"},
         )
 
+    def _is_still(self, headers: Headers, person: Person) -> bool:
+        """Whether what let this person in would let them in now."""
+        if "authorization" in headers:
+            return self.tokens.person(headers["authorization"].partition(" ")[2].strip()) == person
+        return any(
+            self.tokens.of_session(value) == person for value in _cookies(headers, self.address.cookie)
+        )
+
     def _person(self, scope: Scope, token: str) -> Person:
         """Whose token it is; who tries many that are wrong waits. A right one is taken all the same: nobody is locked out."""
         person = self.tokens.person(token)
@@ -260,7 +203,7 @@ class Door:
     async def _login(self, scope: Scope, headers: Headers, receive: Receive) -> Response:
         """The form for who came without a cookie."""
         self._check_origin("POST", headers)
-        form = parse_qs((await _body(receive, self.bounds)).decode("utf-8", "replace"))
+        form = parse_qs((await whole_body(receive, self.bounds)).decode("utf-8", "replace"))
         path = form.get("next", ["/"])[0]
         here = re.fullmatch(r"/(?![/\\])[A-Za-z0-9._~/?&=%-]*", path) is not None
         return self._welcome(self._person(scope, form.get("token", [""])[0].strip()), path if here else "/")
@@ -299,7 +242,7 @@ class Door:
         """The body, read to its end before anybody looks at it."""
         body: Message | None = {
             "type": "http.request",
-            "body": await _body(receive, self.bounds),
+            "body": await whole_body(receive, self.bounds),
             "more_body": False,
         }
 
@@ -323,6 +266,8 @@ class _Talk:
     begun: bool = False
     streams: bool = False
     full: bool = False
+    still: Callable[[], bool] = lambda: True  # whether who asked may still see what comes
+    hang_up: Callable[[], object] = lambda: None
 
     async def say(self, message: Message) -> None:
         """Sends, with the headers that every response has."""
@@ -336,6 +281,9 @@ class _Talk:
                 self.door.streams.open += 1
                 self.streams = True
             self.begun = True
+        elif self.streams and not self.still():  # a new token ends what the old one let in
+            self.hang_up()
+            return
         await self.send(message)
 
     def done(self) -> None:
@@ -363,39 +311,3 @@ def _check_json(headers: Headers) -> None:
         return
     if (said or "").partition(";")[0].strip().lower() != "application/json":
         raise Trouble(415, "say Content-Type: application/json")
-
-
-async def _body(receive: Receive, bounds: Bounds) -> bytes:
-    """The whole body of a request; `Trouble` as soon as it is larger than it may be, or too slow."""
-    body = bytearray()
-
-    async def read() -> None:
-        while True:
-            message: dict[str, Any] = dict(await receive())
-            if message["type"] == "http.disconnect":
-                raise Trouble(400, "the request broke off")
-            body.extend(message.get("body", b""))
-            if len(body) > bounds.body:
-                raise Trouble(413, f"more than {bounds.body} bytes are not taken")
-            if not message.get("more_body", False):
-                return
-
-    try:
-        await asyncio.wait_for(read(), bounds.body_s)
-    except TimeoutError:
-        raise Trouble(408, f"the request was not whole within {bounds.body_s:g} s") from None
-    return bytes(body)
-
-
-async def _drained(scope: Scope, receive: Receive) -> None:
-    """Throws away what still comes, for a moment: who is cut off while sending never reads why."""
-    if any(name == b"expect" for name, _ in scope["headers"]):  # it waits for our word before it sends
-        return
-    left = _DRAINED
-    with suppress(TimeoutError):
-        async with asyncio.timeout(2.0):
-            while left > 0:
-                message = await asyncio.wait_for(receive(), 0.2)
-                left -= len(message.get("body", b""))
-                if not message.get("more_body", False):
-                    return

@@ -16,10 +16,10 @@ import uvicorn
 from fastapi import FastAPI
 
 from loopwright.errors import ConfigError
+from loopwright.serving.live import Live
 from loopwright.web.address import Address, check_bind
 from loopwright.web.app import create
-from loopwright.web.behind import Live
-from loopwright.web.security import Bounds
+from loopwright.web.bounds import Bounds
 
 _WAIT_S: Final = 0.9
 _BEGIN_S: Final = 10.0

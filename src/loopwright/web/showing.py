@@ -17,9 +17,9 @@ from loopwright.errors import UsageError
 from loopwright.hosts import people
 from loopwright.report.figures import brief
 from loopwright.report.svg import cost_chart, score_chart
+from loopwright.serving.live import Live
 from loopwright.web import loops_page
 from loopwright.web.asked import asked_view, items
-from loopwright.web.behind import Live
 from loopwright.web.drawing import draw_part
 from loopwright.web.list_page import ListView, listed, read
 from loopwright.web.looking import Looking, Seen

@@ -1,0 +1,388 @@
+"""The post: sends requests and news through channels, once, and tries again until they are there.
+
+Rules. One sender per store at a time, by a lease; another takes over when it dies. A message is on record before its
+first try (`began`) and after its last (`sent`, or `lost` with the reason): at least once, and a second time only where
+the process died between the two; channels then use the same message id. What could not be sent is never silent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final, Literal, TypeVar
+
+from loopwright.cards import Card, Channel, Line
+from loopwright.channels._tickets import LINK_KEY
+from loopwright.codec import encode_signal
+from loopwright.core.events import Noticed
+from loopwright.errors import ConfigError, LoopwrightError, StoreError, Undelivered, WorkspaceError
+from loopwright.figures import brief, safe, seconds
+from loopwright.hosts.ways import STATE
+from loopwright.ports import Lease, Store
+from loopwright.serving import due as dues
+from loopwright.serving import links
+from loopwright.serving.card import Source, secrets_of
+from loopwright.serving.due import Desk, Due
+
+LEADER: Final = "post:"  # who has this lease sends
+MOST: Final = 1000  # messages under way
+KEPT: Final = 500  # messages and channels remembered
+T = TypeVar("T")
+_Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How often it looks, how long a try may take, how long until the next; in seconds."""
+
+    look_s: float = 0.7
+    lease_s: float = 10.0
+    try_s: float = 15.0
+    delays_s: tuple[float, ...] = (1.0, 5.0, 30.0, 120.0, 600.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """A message that is not there yet, or (`lost`) never will be; `problem` is what its last try met."""
+
+    run: str
+    what: str
+    channel: str
+    tries: int
+    problem: str
+    again_s: float | None
+    lost: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Posted:
+    """How the post stands. `undelivered` counts what no channel that leaves here could be reached with so far.
+
+    `sent` and `lost` count messages since this process leads; `problems` are runs whose channels cannot be used, and why.
+    """
+
+    leads: bool
+    pending: tuple[Pending, ...]
+    undelivered: int
+    sent: int
+    lost: int
+    problems: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class _Way:
+    """A channel, opened once."""
+
+    lock: asyncio.Lock
+    line: Line | None = None
+
+
+@dataclass(slots=True)
+class _Task:
+    due: Due
+    tries: int = 0
+    problem: str = ""
+    again: float | None = None  # by the monotonic clock
+    task: asyncio.Task[None] | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Post:
+    """The sender of one server. `source` and `stores` are asked each time; `me` is this process, as leases name it.
+
+    `count` is told of every message that was sent, of every try that failed, and of what is given up.
+    """
+
+    source: Callable[[], Source]
+    stores: Callable[[], AbstractContextManager[Store]]
+    me: str
+    tell: Callable[[str], None]
+    pace: Pace = field(default_factory=Pace)
+    count: Callable[[str, Literal["sent", "failed", "undelivered"]], None] = lambda _channel, _status: None
+    _desk: Desk = field(default_factory=Desk)
+    _tasks: dict[_Key, _Task] = field(default_factory=dict)
+    _ways: dict[Channel, _Way] = field(default_factory=dict)
+    _lost: dict[_Key, Pending] = field(default_factory=dict)  # news that are given up
+    _sent: dict[tuple[str, str], None] = field(default_factory=dict)
+    _counts: list[int] = field(default_factory=lambda: [0, 0])
+    _leads: bool = False
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _thread: ThreadPoolExecutor | None = None
+
+    def nudge(self) -> None:
+        """Looks now; from the thread that it works in."""
+        self._news.set()
+
+    def state(self) -> Posted:
+        """How it stands just now."""
+        under_way = [(each.due, _pending(each)) for each in list(self._tasks.values()) if each.problem]
+        asked = [
+            Pending(run=run, what="ask", channel=name, tries=0, problem=why, again_s=None, lost=True)
+            for run, lost in list(self._desk.lost.items())
+            for name, why in lost.items()
+        ]
+        away = {(p.run, p.what) for due, p in under_way if due.channel.remote and not due.reached}
+        away |= {(p.run, p.what) for p in list(self._lost.values())}
+        alone = {run for run, what in away - self._sent.keys() if what.startswith("ask/")}
+        alone |= self._desk.lost.keys() - self._desk.reached
+        news = [what for _, what in away - self._sent.keys() if what.startswith("news/")]
+        return Posted(
+            leads=self._leads,
+            pending=(*(p for _, p in under_way), *asked, *self._lost.values()),
+            undelivered=len(alone) + len(news),
+            sent=self._counts[0],
+            lost=self._counts[1],
+            problems=dict(self._desk.problems),
+        )
+
+    async def work(self) -> None:
+        """Sends what is due until it is cancelled, whenever no other does."""
+        # One thread with a store of its own, so that nothing is written while it looks.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="post")
+        try:
+            while True:
+                lease = await self._in_store(lambda store: store.lease(LEADER, self.me, self.pace.lease_s))
+                if lease is not None:
+                    await self._lead(lease)
+                await asyncio.sleep(self.pace.look_s)
+        finally:
+            self._thread.shutdown(wait=False)
+
+    async def _lead(self, lease: Lease) -> None:
+        self._leads, self._desk = True, Desk()
+        try:
+            while await self._in_store(lambda _: lease.renew()):
+                for each in await self._in_store(self._look):
+                    self._begin(each)
+                self._news.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self.pace.look_s):
+                        await self._news.wait()
+        finally:
+            self._leads = False
+            await self._stop()
+            with suppress(LoopwrightError):
+                await self._in_store(lambda _: lease.release())
+
+    def _look(self, store: Store) -> list[Due]:
+        return self._desk.look(store, self.source(), datetime.now(UTC))
+
+    async def _stop(self) -> None:
+        tasks = [each.task for each in self._tasks.values() if each.task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=self.pace.try_s)
+        self._tasks.clear()
+        self._lost.clear()
+        self._sent.clear()
+
+    def _begin(self, due: Due) -> None:
+        key = (due.run, due.key, due.mark)
+        if key in self._tasks:
+            return
+        if len(self._tasks) >= MOST:
+            self._desk.again(due.run)  # and found again
+            return
+        each = self._tasks[key] = _Task(due)
+        each.task = asyncio.create_task(self._seen_to(key, each), name=f"post {due.run} {due.key}")
+
+    async def _seen_to(self, key: _Key, each: _Task) -> None:
+        """Sends one message, however many tries that takes, and puts on record what became of it."""
+        due = each.due
+        try:
+            if due.mark != "over" and not await self._in_store(lambda store: _begun(store, due)):
+                return  # another did
+            ref = await self._tried(each)
+            if ref is not None:
+                self._counts[0] += 1
+                self.count(due.channel.name, "sent")
+                if due.channel.remote:
+                    self._sent[due.run, due.what] = None
+                    _bound(self._sent)
+                await self._on_record(lambda store: _was_sent(store, due, ref))
+            elif each.problem:
+                await self._given_up(each)
+        except StoreError as error:
+            self.tell(f"{due.run}: {due.what} cannot be put on record: {error}")
+            await asyncio.sleep(self.pace.look_s)
+        finally:
+            self._tasks.pop(key, None)
+            self._desk.again(due.run)
+            self._news.set()
+
+    async def _tried(self, each: _Task) -> str | None:
+        """Where the message stands once it is sent; `None` where it is given up, or not wanted any more."""
+        while True:
+            fault = await self._shown(each.due)
+            if isinstance(fault, str):
+                return fault
+            each.tries += 1
+            self.count(each.due.channel.name, "failed")
+            delays = self.pace.delays_s
+            pause_s = max(delays[min(each.tries, len(delays)) - 1], fault.retry_after_s or 0.0)
+            left_s = (each.due.until - datetime.now(UTC)).total_seconds()
+            first, each.problem = not each.problem, await self._clean(each.due, str(fault))
+            if fault.final or pause_s > left_s:
+                return None
+            if first:
+                self.tell(f"{_named(each.due)} is tried again in {seconds(pause_s)}: {each.problem}")
+            each.again = time.monotonic() + pause_s
+            await asyncio.sleep(pause_s)
+            each.again = None
+            still = await self._in_store(partial(_still, due=each.due))
+            if still is None:
+                each.problem = ""
+                return None
+            each.due = still
+
+    async def _shown(self, due: Due) -> str | Undelivered:
+        """One try."""
+        way = self._ways.setdefault(due.channel, _Way(asyncio.Lock()))
+        _bound(self._ways)
+        try:
+            async with way.lock, asyncio.timeout(self.pace.try_s):
+                if way.line is None:
+                    way.line = await asyncio.to_thread(due.channel.open, self._environ())
+                return str(await way.line.show(due.card, due.ref))[:500]
+        except Undelivered as error:
+            return error
+        except TimeoutError:
+            return Undelivered(f"no answer within {seconds(self.pace.try_s)}")
+        except (ConfigError, StoreError) as error:
+            return Undelivered(str(error))
+        except Exception as error:  # noqa: BLE001 - a channel is other people's code
+            return Undelivered(f"{type(error).__name__}: {error}")
+
+    def _environ(self) -> Mapping[str, str]:
+        """The environment that channels get, with the secret of links where there is a page to link to."""
+        source = self.source()
+        if source.public_url is None:
+            return source.environ
+        with suppress(WorkspaceError):
+            return {**source.environ, LINK_KEY: links.key_of(source.project / STATE).decode()}
+        return source.environ
+
+    async def _clean(self, due: Due, text: str) -> str:
+        """What a try met, without secrets and on one line."""
+
+        def said(store: Store) -> str:
+            spec = dues.spec_of(store, due.run)
+            return safe(brief(secrets_of(spec, self.source().environ).text(text), 300))
+
+        with suppress(LoopwrightError):
+            return await self._in_store(said)
+        return "the store cannot be read"
+
+    async def _given_up(self, each: _Task) -> None:
+        """Says of a message, on record and aloud, that it is not sent."""
+        due, problem = each.due, each.problem
+        if due.mark == "ask":
+            self._counts[1] += 1
+            self.count(due.channel.name, "undelivered")
+            self.tell(f"{_named(due)} could not be sent and is given up: {problem}")
+            if due.card.approval is None:
+                self._lost[due.run, due.what, due.channel.name] = replace(_pending(each), lost=True)
+                _bound(self._lost)
+        await self._on_record(lambda store: _was_lost(store, due, problem))
+
+    async def _on_record(self, write: Callable[[Store], None]) -> None:
+        """Writes, whatever it takes: what was sent and is not on record would be sent again."""
+        pause_s = 1.0
+        while True:
+            try:
+                await asyncio.shield(self._in_store(write))
+                return
+            except StoreError as error:
+                self.tell(f"the post cannot write: {error}")
+            await asyncio.sleep(pause_s)
+            pause_s = min(30.0, 2 * pause_s)
+
+    async def _in_store(self, call: Callable[[Store], T]) -> T:
+        """What `call` gives with the store, in the thread that has it."""
+
+        def called() -> T:
+            with self.stores() as store:
+                return call(store)
+
+        assert self._thread is not None
+        return await asyncio.get_running_loop().run_in_executor(self._thread, called)
+
+
+def _bound(found: dict[Any, Any]) -> None:
+    """Forgets the oldest of too many."""
+    while len(found) > KEPT:
+        del found[next(iter(found))]
+
+
+def _pending(each: _Task) -> Pending:
+    again = None if each.again is None else max(0.0, each.again - time.monotonic())
+    return Pending(
+        run=each.due.run,
+        what=each.due.what,
+        channel=each.due.channel.name,
+        tries=each.tries,
+        problem=each.problem,
+        again_s=again,
+        lost=False,
+    )
+
+
+def _named(due: Due) -> str:
+    kind, _, _ = due.what.removeprefix("news/").partition("/")
+    return f"{due.run}: {'the request' if kind == 'ask' else f'news ({kind})'} by {due.channel.name}"
+
+
+def _begun(store: Store, due: Due) -> bool:
+    """Whether this is still to be sent; that it is begun is on record then."""
+    done = dues.records(store, due.run)
+    if due.mark == "ask":
+        if {f"{due.key}/sent", f"{due.key}/lost"} & done.keys():
+            return False
+        dues.record(store, due, "began")
+        return True
+    return dues.record(store, due, due.mark)  # told at most once
+
+
+def _was_sent(store: Store, due: Due, ref: str) -> None:
+    if due.mark == "over":
+        dues.record(store, due, "over")
+    if due.mark != "ask":
+        return
+    dues.record(store, due, "sent", ref=ref, approval=due.card.approval, remote=due.channel.remote)
+    _notice(store, due.card, due.channel, ref=ref)
+
+
+def _was_lost(store: Store, due: Due, problem: str) -> None:
+    if due.mark == "over":
+        dues.record(store, due, "over", problem=problem)
+    if due.mark != "ask":
+        return
+    dues.record(store, due, "lost", problem=problem)
+    _notice(store, due.card, due.channel, problem=problem)
+
+
+def _notice(store: Store, card: Card, channel: Channel, *, ref: str = "", problem: str | None = None) -> None:
+    """What became of a request's notice, for the run's own record."""
+    if card.approval is None:
+        return
+    said = Noticed(approval=card.approval, channel=channel.name, ref=ref, problem=problem)
+    key = f"noticed/{card.approval[: dues.SHORT]}/{channel.name}"
+    store.signal(card.run, key, encode_signal(said, datetime.now(UTC)))
+
+
+def _still(store: Store, due: Due) -> Due | None:
+    """The same message with what is known now, or `None` where it is not wanted any more."""
+    if due.mark == "over" or due.card.approval is None:
+        return due
+    if not dues.is_open(store, due.run, due.card.approval):
+        return None
+    lost = dues.unreached(dues.records(store, due.run), due.what)
+    others = tuple(name for name in lost if name != due.channel.name)
+    return replace(due, card=replace(due.card, unreached=others))
