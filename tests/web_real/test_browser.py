@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -81,23 +82,34 @@ class Place:
         new.rename(self.tools / "allowed")
 
     def serve(self):
+        words = ["serve", "mend.toml", "--port", self.port]
         self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "serving.py"), str(self.folder), "mend.toml"],
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PORT": self.port},
+            [sys.executable, "-m", "loopwright", *words],
+            cwd=self.folder,
+            env={**os.environ, "USER": "mira", "LOGNAME": "mira"},
+            stderr=subprocess.PIPE,
             text=True,
         )
-        self.link = self.process.stdout.readline().strip()
-        assert self.link.startswith("http"), self.link
+        told = []
+        for line in self.process.stderr:
+            told.append(line)
+            if line.startswith("the page of mira: "):
+                self.link = line.partition(": ")[2].strip()
+                break
+        assert self.link, told
         self.port = self.link.split(":")[2].split("/")[0]
+        self.rest = threading.Thread(target=self.process.stderr.read, daemon=True)  # it is never held up
+        self.rest.start()
 
     def stop(self):
         """Ends the server; the seconds it took."""
         began = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
         assert self.process.wait(30) == 143
-        self.process.stdout.close()
-        return time.monotonic() - began
+        took = time.monotonic() - began
+        self.rest.join(5)
+        self.process.stderr.close()
+        return took
 
     @property
     def base(self):

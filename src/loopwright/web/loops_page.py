@@ -8,16 +8,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib import import_module
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any, Final
 
+from loopwright.codec import loads
 from loopwright.core.limits import Limits
-from loopwright.errors import ConfigError
 from loopwright.loop import table_of
-from loopwright.readers import WrongError
+from loopwright.ports import Store
 from loopwright.report.figures import brief, money, short
+from loopwright.serving import slot_records
 from loopwright.serving.book import Book, Served
+from loopwright.triggers.cron import Schedule
 from loopwright.unattended import Trigger
 from loopwright.units import duration
 from loopwright.web.list_page import Row, listed
@@ -25,6 +27,7 @@ from loopwright.web.list_page import Row, listed
 NEXT: Final = 5
 RUNS: Final = 5
 SLOTS: Final = 10
+WHEN: Final = "%Y-%m-%d %H:%M UTC"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +37,6 @@ class Starts:
     what: str
     words: str = ""
     next: tuple[tuple[str, str], ...] = ()
-    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,12 +61,11 @@ def loops_view(
     book: Book,
     heads: Sequence[Mapping[str, Any]],
     slots: Mapping[str, Sequence[tuple[str, str, str]]],
-    environ: Mapping[str, str],
     now: datetime,
 ) -> tuple[LoopView, ...]:
     """The loops by name, with the newest of these runs."""
     return tuple(
-        _view(served, heads, slots.get(name, ()), book.project, environ, now)
+        _view(served, heads, slots.get(name, ()), book.project, now)
         for name, served in sorted(book.loops.items())
     )
 
@@ -87,7 +88,6 @@ def _view(
     heads: Sequence[Mapping[str, Any]],
     slots: Sequence[tuple[str, str, str]],
     project: Path,
-    environ: Mapping[str, str],
     now: datetime,
 ) -> LoopView:
     made, loop = served.assembled, served.loop
@@ -104,7 +104,10 @@ def _view(
         mode=made.mode.replace("_", " "),
         asks=_asks(table_of(loop.approval)),
         limits=binding(made.policy.limits),
-        triggers=tuple(_starts(each, environ, now) for each in served.triggers),
+        triggers=tuple(
+            _starts(each, plan, now)
+            for each, plan in zip_longest(served.triggers, served.schedules[: len(served.triggers)])
+        ),
         slots=tuple(slots[:SLOTS]),
         runs=tuple(sorted(listed(last, now=now, every=True).rows, key=lambda row: row.word.order != 0)),
     )
@@ -132,22 +135,40 @@ def binding(limits: Limits) -> tuple[str, ...]:
     return tuple(line for line in told if line)
 
 
-def _starts(trigger: Trigger, environ: Mapping[str, str], now: datetime) -> Starts:
+def left_out(store: Store, loop: str) -> list[tuple[str, str, str]]:
+    """What schedules, webhooks and files came to lately, the latest first: when, what, why."""
+    found = [
+        (f"{each.slot:{WHEN}}", each.what, each.reason) for each in slot_records.history(store, loop)[:SLOTS]
+    ]
+    for key, record in store.signals(slot_records.of(loop)):
+        kind = key.partition("/")[0]
+        if kind in {"slot", "begun", "seen"}:
+            continue
+        try:
+            told = loads(record)
+            found.append(
+                (
+                    brief(str(told["at"]), 30),
+                    f"{kind} {brief(str(told['status']), 30)}",
+                    brief(str(told["why"])),
+                )
+            )
+        except (ValueError, TypeError, KeyError):
+            continue
+    return sorted(found, reverse=True)[:SLOTS]
+
+
+def _starts(trigger: Trigger, plan: Schedule | None, now: datetime) -> Starts:
     if trigger.webhook is not None:
         signed = "GitHub" if trigger.signature == "github" else "standard webhooks"
         return Starts(what=f"webhook: POST /hooks/{trigger.webhook}", words=f"signed by {signed}")
     if trigger.cron is None:
         return Starts(what=f"watch: {', '.join(trigger.watch)}", words="when one of these files changes")
-    try:
-        plan = import_module("loopwright.triggers.cron").schedule(  # loads what only schedules need
-            trigger.cron, trigger.tz, local=environ.get("TZ")
-        )
-    except (ConfigError, WrongError, ImportError) as error:
-        return Starts(what=f"cron: {trigger.cron}", problem=str(error))
-    times: list[tuple[str, str]] = []
-    at: datetime | None = now
-    while len(times) < NEXT and (at := plan.next(at)) is not None:
-        local = at.astimezone(plan.zone)
-        times.append((f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC", f"{local:%a %Y-%m-%d %H:%M} {plan.name}"))
+    if plan is None:
+        return Starts(what=f"cron: {trigger.cron}")
+    times = [
+        (f"{at.astimezone(UTC):{WHEN}}", f"{at.astimezone(plan.zone):%a %Y-%m-%d %H:%M} {plan.name}")
+        for at in islice(plan.later(now), NEXT)
+    ]
     zone = plan.name if plan.said else f"{plan.name}, the zone of this machine"
     return Starts(what=f"cron: {trigger.cron}", words=f"{plan.words} ({zone})", next=tuple(times))

@@ -188,8 +188,10 @@ class Showing:
         now = datetime.now(UTC)
         heads = self.heads(every=True)[1]
         book = self.live.book
+        with self.live.stores() as store:
+            slots = {name: loops_page.left_out(store, name) for name in book.loops}
         return {
-            "loops": loops_page.loops_view(book, heads, {}, self.live.environ, now),
+            "loops": loops_page.loops_view(book, heads, slots, now),
             "broken": loops_page.broken(book),
         }
 
