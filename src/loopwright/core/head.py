@@ -174,7 +174,7 @@ def head(state: LoopState) -> dict[str, Any]:
         "approval": state.approval.id if state.approval else None,
         "wake": state.approval.deadline if state.approval else state.wait_until,
         "max_iterations": most,
-        "trend": [c.score and round(c.score, 3) for c in state.recent[-TREND:]],
+        "trend": [c.score for c in state.recent[-TREND:]],
     }
 
 
