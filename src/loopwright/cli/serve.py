@@ -97,8 +97,8 @@ def serve_(
         )
         page = start(live)
         stack.callback(page.stop)
-        for name, address in page.links().items():
-            click.echo(f"the page of {name}: {address}", err=True)
+        for name, link in page.links().items():
+            click.echo(f"the page of {name}: {link}", err=True)
         for loop in book.loops.values():
             tell(f"serving {loop.name} ({loop.file.name})")
         return 128 + asyncio.run(host(live, leaving=page.stop))
