@@ -17,7 +17,7 @@ import click
 
 from loopwright.cli import words
 from loopwright.cli.where import Where, enter, outside, places
-from loopwright.errors import UsageError
+from loopwright.errors import ConfigError, UsageError
 from loopwright.hosts.take import made_id
 from loopwright.redact import redactor
 from loopwright.serving import starts
@@ -28,7 +28,6 @@ from loopwright.serving.logs import following, log_to, logger
 from loopwright.serving.tracing import observer, with_content
 from loopwright.state_folder import create_state
 from loopwright.stores.opened import open_store
-from loopwright.web.server import start
 
 
 def _book(files: tuple[str, ...], project: Path, store: str | None, *, served: bool = False) -> Book:
@@ -40,6 +39,19 @@ def _book(files: tuple[str, ...], project: Path, store: str | None, *, served: b
     book = Book(named, project=project, environ=dict(os.environ), store=store)
     first_look(book, dict(os.environ) if served else None)
     return book
+
+
+def _web() -> Any:
+    """What starts the page; `ConfigError` where a plain install has none."""
+    try:
+        from loopwright.web.server import start
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("loopwright"):
+            raise
+        raise ConfigError(
+            f'serve needs more than the base ({error.name} is missing): pip install "loopwright[serve]"'
+        ) from None
+    return start
 
 
 @click.command("serve")
@@ -70,6 +82,7 @@ def serve_(
     Ctrl-C or TERM hands every run over; the next server goes on with them.
     """
     outside("serve")
+    start = _web()
     project = enter(folder)
     book = _book(loopfiles, project, store, served=True)
     given: dict[str, Any] = {"host": address, "port": port, "workers": workers}
