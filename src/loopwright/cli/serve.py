@@ -22,12 +22,13 @@ from loopwright.hosts.take import made_id
 from loopwright.redact import redactor
 from loopwright.serving import starts
 from loopwright.serving.book import Book
+from loopwright.serving.heard import server_alive
 from loopwright.serving.host import first_look, host
 from loopwright.serving.live import Live
 from loopwright.serving.logs import following, log_to, logger
 from loopwright.serving.tracing import observer, with_content
 from loopwright.state_folder import create_state
-from loopwright.stores.opened import open_store
+from loopwright.stores.opened import open_store, owner
 
 
 def _book(files: tuple[str, ...], project: Path, store: str | None, *, served: bool = False) -> Book:
@@ -136,10 +137,14 @@ def start_(loopfile: str, key: str | None, folder: str, store: str | None) -> in
         begun = starts.begin(
             runs, served.assembled, run, project=project, environ=dict(os.environ), origin="start"
         )
+        alive = server_alive(runs, owner())
     click.echo(run)
     resume = words.typed(f"loopwright resume {run}", run, where)
-    click.echo(
-        f"{run} waits for a server (loopwright serve); or {resume}" if begun else f"{run} was started before",
-        err=True,
-    )
+    if not begun:
+        told = f"{run} was started before"
+    elif alive:
+        told = f"{run} is begun: the server here works on it"
+    else:
+        told = f"{run} waits for a server (loopwright serve); or {resume}"
+    click.echo(told, err=True)
     return 0
