@@ -191,7 +191,7 @@ async def swept(watch, times=1):
     for _ in range(times):
         watch.sweep()
         while watch.working:
-            await asyncio.sleep(0.01)
+            await asyncio.wait(watch._tasks.values())
 
 
 def test_a_run_whose_setup_fails_is_not_tried_again_at_once(tmp_path):

@@ -26,6 +26,7 @@ from loopwright.running import Run
 from loopwright.stores.opened import owner
 
 TICK_S: Final = 0.5
+REST: Final = 30.0  # so many times as long as a look took, at least, nothing is looked at
 PATIENCE_S: Final = 20.0  # a longer wait gives its place to others
 AGAIN_S: Final = 2.0  # how soon a run that another drives is looked at again, at first
 LATEST_S: Final = 600.0  # and at last, or one that cannot be taken up
@@ -99,9 +100,10 @@ class Workers:
         """Takes up what there is to do until it is cancelled; a store that cannot be read is tried again."""
         pause_s = TICK_S
         while True:
+            began = time.thread_time()
             try:
                 self.sweep()
-                pause_s = TICK_S
+                pause_s = max(TICK_S, REST * (time.thread_time() - began))
             except StoreError as error:
                 self.tell(f"the store cannot be read: {error}")
                 pause_s = min(60.0, 2 * pause_s)
