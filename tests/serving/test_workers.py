@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,6 +27,7 @@ from loopwright.serving.starts import begin
 from loopwright.serving.workers import Workers, wants
 from loopwright.stores.memory import MemoryStore
 from loopwright.stores.sqlite import SqliteStore
+from loopwright.workspace import copies
 
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
 
@@ -299,3 +301,24 @@ def test_a_run_that_is_only_made_ready_does_not_keep_a_server_from_leaving(tmp_p
     assert asyncio.run(left()) < 15
     assert list((tmp_path / ".agent-state/workspaces").glob("r*")) == []
     assert (watch.working, Journal(store, "r").state.claim) == (frozenset(), None)
+
+
+def test_a_folder_that_is_being_made_when_a_server_leaves_is_removed(tmp_path, monkeypatch):
+    making, goes_on, make = threading.Event(), threading.Event(), copies.make
+
+    def slowly(*args, **more):
+        making.set()
+        goes_on.wait(20)
+        return make(*args, **more)
+
+    monkeypatch.setattr(copies, "make", slowly)
+    _, watch, told = project(tmp_path, agent="true", workspace={"mode": "folder"})
+
+    async def left():
+        watch.sweep()
+        await asyncio.to_thread(making.wait, 20)
+        asyncio.get_running_loop().call_later(0.2, goes_on.set)
+        await watch.leave(30.0)
+
+    asyncio.run(left())
+    assert (list((tmp_path / ".agent-state/workspaces").glob("r*")), told) == ([], [])
