@@ -183,3 +183,13 @@ async def test_who_listens_is_kept_listening_once_per_secret_as_long_as_somebody
     task.cancel()
     await asyncio.wait([task])
     assert task.cancelled()
+
+
+def test_what_a_run_asks_through_is_read_once_also_where_that_is_nothing(project, store, monkeypatch):
+    read = []
+    monkeypatch.setattr("loopwright.serving.ears._values", lambda store, run: read.append(run) or ())
+    run(Loop("g", agent=agent, gates=[gate], approval={"when": "always"}, store=URL), "r")
+    listening = ears(project)
+    listening._refresh()
+    listening._refresh()
+    assert read == ["r"]

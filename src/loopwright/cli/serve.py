@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
+import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import click
 
@@ -29,6 +32,8 @@ from loopwright.serving.logs import following, log_to, logger
 from loopwright.serving.tracing import observer, with_content
 from loopwright.state_folder import create_state
 from loopwright.stores.opened import open_store, owner
+
+LONGEST_S: Final = 45.0  # from the first signal to the end, at the very most
 
 
 def _book(files: tuple[str, ...], project: Path, store: str | None, *, served: bool = False) -> Book:
@@ -115,7 +120,15 @@ def serve_(
             click.echo(f"the page of {name}: {link}", err=True)
         for loop in book.loops.values():
             tell(f"serving {loop.name} ({loop.file.name})")
-        return 128 + asyncio.run(host(live, leaving=page.stop))
+        return 128 + asyncio.run(host(live, leaving=lambda: _leaving(page.stop)))
+
+
+def _leaving(stop: Callable[[], None]) -> None:
+    """Ends the page; and the process in any case, when a thread of it hangs: all that matters is in the store."""
+    last = threading.Timer(LONGEST_S, os._exit, [128 + signal.SIGTERM])
+    last.daemon = True
+    last.start()
+    stop()
 
 
 @click.command("start")
@@ -128,6 +141,10 @@ def start_(loopfile: str, key: str | None, folder: str, store: str | None) -> in
     project = enter(folder)
     book = _book((loopfile,), project, store)
     (served,) = book.loops.values()
+    if book.store == "memory:":
+        raise UsageError(
+            "memory: is gone when this ends, so no server could find the run: name a store that lasts"
+        )
     run = made_id(served.name) if key is None else starts.id_of_key(served.name, "key", key)
     create_state(project / ".agent-state")
     where = Where(project, book.store, named=store is not None)

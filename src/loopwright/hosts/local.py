@@ -230,6 +230,7 @@ async def _taken(
     if wanted and journal.n != seen:  # what is wanted was made of what stood there before
         raise Locked(f"run {journal.run} was driven by another process meanwhile: say it again")
     clock.after(journal.state.updated_at)
+    clock.after(ways.since)
     begun = [e for e in wanted if isinstance(e, ev.RunStarted)]
     if begun and workspace.watched:
         workspace.look()  # what cannot be snapshotted is said before the run is on record

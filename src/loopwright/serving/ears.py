@@ -145,7 +145,8 @@ class Ears:
         for run, body in store.heads(active=True, limit=100_000):
             try:
                 if loads(body)["approval"] is not None:
-                    asking[run] = self._asking.get(run) or _values(store, run)
+                    known = self._asking.get(run)  # of most, nothing
+                    asking[run] = _values(store, run) if known is None else known
             except (LoopwrightError, ValueError, TypeError, KeyError):
                 continue  # a damaged run is told of where it is worked on
         self._asking = asking

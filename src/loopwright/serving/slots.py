@@ -136,7 +136,6 @@ class Watch:
     """What a server remembers between two looks; all of it can be made again from the store."""
 
     mend_s: float = MEND_S
-    names: turns.Names = field(default_factory=turns.Names)
     known: dict[str, _Known] = field(default_factory=dict)
     told: dict[str, str] = field(default_factory=dict)
 
@@ -292,7 +291,7 @@ def _decide(
     one = each.one
     what, reason, run = one.what, one.reason, starts.id_of_slot(served.name, one.slot)
     if what == "started":
-        in_the_way = turns.in_the_way(turns.under_way(store, served.name, watch.names), each.trigger.overlap)
+        in_the_way = turns.in_the_way(turns.under_way(store, served.name), each.trigger.overlap)
         if in_the_way:
             what, reason = "skipped", f"{in_the_way}; overlap = {each.trigger.overlap}"
     record = Slot(
