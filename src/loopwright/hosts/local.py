@@ -98,8 +98,7 @@ async def resume(run: str, ways: Ways, *, idle: bool = False) -> Held:
                     f"run {run} is complete and is never reopened; loopwright fork {run} --from {last} goes on from there"
                 )
             return Held(state=state)
-        loop = Loop.from_spec(state.spec)
-        assembled = assemble(loop, project=ways.project, path=ways.environ.get("PATH", ""))
+        assembled = _recorded(journal, ways)
         new = take.raised(state, assembled.policy.limits, ways.add)
         wanted: list[ev.Event] = []
         if new:
@@ -121,8 +120,7 @@ async def take_up(run: str, ways: Ways) -> Held:
         journal = _journal(run, ways, stack)
         if journal.state.finished is not None:
             return Held(state=journal.state)
-        loop = Loop.from_spec(journal.state.spec)
-        assembled = assemble(loop, project=ways.project, path=ways.environ.get("PATH", ""))
+        assembled = _recorded(journal, ways)
         return await _hold(journal, assembled, ways, stack, programs=_programs(run, assembled, ways))
 
 
@@ -135,8 +133,7 @@ async def settle(run: str, ways: Ways) -> Held:
         journal = _journal(run, ways, stack)
         if journal.state.finished is not None:
             return Held(state=journal.state)
-        loop = Loop.from_spec(journal.state.spec)
-        assembled = assemble(loop, project=ways.project, path=ways.environ.get("PATH", ""))
+        assembled = _recorded(journal, ways)
         held = await _hold(journal, assembled, ways, stack)
         if journal.state.finished is None and journal.state.pause == "later" and not journal.state.paused:
             # nobody works on the iteration it was to wait for
@@ -144,6 +141,12 @@ async def settle(run: str, ways: Ways) -> Held:
             journal.flush()
             held = Held(state=journal.state, waiting=held.waiting)
         return held
+
+
+def _recorded(journal: Journal, ways: Ways) -> Assembled:
+    """The loop that a run was started with."""
+    loop = Loop.from_spec(journal.state.spec)
+    return assemble(loop, project=ways.project, path=ways.environ.get("PATH", ""))
 
 
 async def _again(journal: Journal, assembled: Assembled, ways: Ways, stack: ExitStack) -> Held:
