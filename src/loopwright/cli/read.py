@@ -21,9 +21,9 @@ from loopwright.core.head import health, readable
 from loopwright.core.state import Iteration, LoopState
 from loopwright.core.values import Score, together
 from loopwright.errors import UsageError
+from loopwright.figures import tokens
 from loopwright.journal import Journal, history
 from loopwright.ports import Store
-from loopwright.report.figures import tokens
 from loopwright.report.spent import MOST, Spent, as_data, parts, plain, spent, told_of
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import Final, TypeAlias
 
-from loopwright.report.figures import count, money, safe, score, short, tokens
+from loopwright.figures import count, money, safe, score, short, tokens
 from loopwright.report.values import Report
 
 WIDE: Final = 880

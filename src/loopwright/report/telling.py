@@ -8,7 +8,7 @@ from __future__ import annotations
 from loopwright.core import events as ev
 from loopwright.core.state import LoopState
 from loopwright.core.values import Scored
-from loopwright.report.figures import MARKS, brief, moment, paid, safe, score, seconds
+from loopwright.figures import MARKS, brief, moment, paid, safe, score, seconds
 from loopwright.report.values import Kind
 
 
