@@ -3,12 +3,13 @@ PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11 pytho
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help demo test test-tools test-agents check bench bench-peers soak fmt clean
+.PHONY: help demo test test-tools test-agents test-web check bench bench-peers soak fmt clean
 help:
 	@echo "make demo    watch a loop repair a small program (offline, under a minute)"
 	@echo "make test    run the tests        make check   format, lint, types, import contracts"
 	@echo "make test-tools   loops on other people's projects with their tools (needs npm and a package index)"
 	@echo "make test-agents  loops with the real Claude Code, Codex, opencode and aider, offline (needs npm and a package index)"
+	@echo "make test-web     the page in a browser, and the API by its description (needs chromium and a package index)"
 	@echo "make bench   measure the speed    make bench-peers   measure it beside other engines"
 	@echo "make clean   remove what these made"
 	@echo "make soak    crash and power-loss tests at full size (a quarter of an hour; LOOPWRIGHT_SOAK=0.1 for a tenth)"
@@ -49,6 +50,14 @@ test-tools: .venv/tools/made
 .venv/agents/made: requirements/agents.txt tests/agents_real/package.json tests/agents_real/install.py | .venv/dev
 	$(BIN)/python tests/agents_real/install.py
 	@touch $@
+
+.venv/web: .venv/dev requirements/web.txt
+	$(PIP) install -r requirements/web.txt
+	@touch $@
+
+test-web: .venv/web
+	@command -v chromium >/dev/null || { echo "make test-web needs chromium on PATH (Debian: apt-get install chromium)"; exit 2; }
+	$(BIN)/python -m pytest tests/web_real -n 2 --dist loadfile
 
 # Where the system lets anybody make a network, the agents get one that has nothing but loopback.
 ALONE := unshare -rn sh -c 'ip link set lo up && exec "$$@"' alone

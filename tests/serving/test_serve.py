@@ -228,7 +228,7 @@ def test_by_hand_a_channel_that_nobody_serves_is_refused_and_a_server_is_enough(
     assert not (stage.folder / ".agent-state").exists()
     with serving(stage) as process:
         _line(process, "serving nightly")
-        until(lambda: (stage.folder / ".agent-state/loopwright.db").exists())
+        until((stage.folder / ".agent-state/loopwright.db").exists)
         until(lambda: stage("run", "loop.toml", "--as", "r", "--no-wait", "--no-input").code == 6)
     assert stage.of(ev.ApprovalRequested)
 

@@ -16,13 +16,14 @@ import click
 
 from loopwright.calling import alone
 from loopwright.cli import words
-from loopwright.cli.read import emit, scored, show_score
+from loopwright.cli.read import emit, show_score
 from loopwright.cli.view import View
 from loopwright.cli.where import no_bytecode
 from loopwright.config import load
 from loopwright.hosts.rehearse import Rehearsal, rehearse
 from loopwright.hosts.take import check_id
 from loopwright.hosts.ways import Ways
+from loopwright.report.rows import scored
 from loopwright.running import Run
 
 SCHEMA = "loopwright/dry-run/v1"

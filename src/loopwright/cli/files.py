@@ -10,7 +10,7 @@ import os
 import click
 
 from loopwright.cli import words
-from loopwright.cli.read import emit, snapshot_of
+from loopwright.cli.read import emit
 from loopwright.cli.where import Where, as_json, find, opened, outside, places, the_run
 from loopwright.errors import UsageError
 from loopwright.hosts.deliver import apply, to_branch, work_of
@@ -18,6 +18,7 @@ from loopwright.hosts.restore import restore
 from loopwright.hosts.ways import STATE
 from loopwright.journal import Journal
 from loopwright.ports import Store
+from loopwright.report.rows import snapshot_of
 from loopwright.workspace.git import Diff
 from loopwright.workspace.opened import open_workspace, shown
 

@@ -19,11 +19,10 @@ from loopwright.cli.read import emit
 from loopwright.cli.run import Amount, Money
 from loopwright.cli.steer import settled
 from loopwright.cli.where import Where, as_json, enter, find, nearest, opened, outside, places, the_run, who
-from loopwright.core.head import next_step
 from loopwright.core.state import LoopState
 from loopwright.errors import Locked, LoopwrightError, StoreError, UsageError
 from loopwright.hosts import people
-from loopwright.ports import Store
+from loopwright.report import inbox
 from loopwright.stores.opened import owner_alive
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -120,7 +119,7 @@ def approvals_(all_: bool, json_: bool, folder: str, store: str | None) -> int:
     if where is not None:
         with opened(where) as runs:
             found, damaged = people.inbox(runs, every=all_)
-            rows = [_row(runs, state, asked, now) for state, asked in found]
+            rows = [inbox.row(runs, state, asked, now) for state, asked in found]
     _show(
         rows,
         where,
@@ -146,34 +145,6 @@ def _show(
         click.echo(f"{row['run']}  {number}  {_stands(row, now)}  {words.safe(row['question'])}")
         if row["next"] and where is not None:
             click.echo(f"    {words.typed(row['next'], row['run'], where)}")
-
-
-def _row(store: Store, state: LoopState, asked: people.Asked, now: datetime) -> dict[str, Any]:
-    """One request as the inbox has it."""
-    request, run = asked.request, state.run
-    is_open = state.approval is not None and state.approval.id == request.id
-    there = people.standing(store, run, request.id) if is_open else None
-    decision, at = there or (asked.decision, asked.decided_at)
-    waits = is_open and decision is None
-    on_hold = state.expired and state.answer is not None and state.answer.id == request.id
-    deadline = request.deadline
-    return {
-        "run": run,
-        "approval": request.id,
-        "iteration": request.iteration,
-        "about": request.about,
-        "question": request.question,
-        "asked_at": asked.at.astimezone(UTC),
-        "deadline": deadline.astimezone(UTC) if deadline else None,
-        "left_s": round(max(0.0, (deadline - now).total_seconds()), 1) if waits and deadline else None,
-        "answer": decision.answer if decision else None,
-        "by": decision.by if decision else None,
-        "channel": decision.channel if decision else None,
-        "decided_at": at.astimezone(UTC) if at else None,
-        "note": decision.note if decision else None,
-        "override": decision.override if decision else None,
-        "next": next_step(state) if waits else f"loopwright ask-again {run}" if on_hold else None,
-    }
 
 
 def _stands(row: dict[str, Any], now: datetime) -> str:

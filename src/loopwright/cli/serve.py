@@ -28,6 +28,7 @@ from loopwright.serving.logs import following, log_to, logger
 from loopwright.serving.tracing import observer, with_content
 from loopwright.state_folder import create_state
 from loopwright.stores.opened import open_store
+from loopwright.web.server import start
 
 
 def _book(files: tuple[str, ...], project: Path, store: str | None, *, served: bool = False) -> Book:
@@ -94,9 +95,13 @@ def serve_(
             url=book.store,
             follow=tuple(follow),
         )
+        page = start(live)
+        stack.callback(page.stop)
+        for name, address in page.links().items():
+            click.echo(f"the page of {name}: {address}", err=True)
         for loop in book.loops.values():
             tell(f"serving {loop.name} ({loop.file.name})")
-        return 128 + asyncio.run(host(live))
+        return 128 + asyncio.run(host(live, leaving=page.stop))
 
 
 @click.command("start")

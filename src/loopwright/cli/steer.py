@@ -7,7 +7,6 @@ nobody does, this verb does so as far as no agent or gate is needed.
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Callable
 
 import click
@@ -15,10 +14,9 @@ import click
 from loopwright.calling import alone
 from loopwright.cli import words
 from loopwright.cli.where import Where, find, opened, outside, places, the_run, who
-from loopwright.codec import encode_signal
-from loopwright.core import events as ev
 from loopwright.core.state import LoopState
 from loopwright.errors import ConfigError, Locked, LoopwrightError, UsageError, WorkspaceError
+from loopwright.hosts import steer
 from loopwright.hosts.local import settle
 from loopwright.hosts.ways import Ways
 from loopwright.journal import Journal
@@ -26,9 +24,7 @@ from loopwright.journal import Journal
 TOO_LATE = 3
 
 
-def ask(
-    where: Where, name: str, kind: str, event_of: type[ev.StopRequested | ev.PauseRequested], *, now: bool
-) -> int:
+def ask(where: Where, name: str, kind: steer.What, *, now: bool) -> int:
     """Leaves the signal, sees to it where nobody drives the run, and says what follows. The exit code."""
     with opened(where) as store:
         run = the_run(store, name)
@@ -36,9 +32,7 @@ def ask(
         if state.finished is not None:
             click.echo(f"{run} is over already: {state.finished.reason}", err=True)
             return TOO_LATE
-        now = now or state.phase == "waiting"  # for a time: nothing is at work that could be finished
-        key = f"{kind}/{secrets.token_hex(8)}"
-        store.signal(run, key, encode_signal(event_of(now=now, by=who(), key=key)))
+        now = steer.ask(store, state, kind, by=who(), now=now).now
     went = settled(where, run)
     if isinstance(went, Locked):
         click.echo(f"{run} will {kind} {'now' if now else 'after this iteration'}", err=True)
@@ -68,7 +62,7 @@ def settled(
 def stop_(run: str, now: bool, folder: str, store: str | None) -> int:
     """End RUN after this iteration; its state and work are kept."""
     outside("stop")
-    return ask(find(folder, store), run, "stop", ev.StopRequested, now=now)
+    return ask(find(folder, store), run, "stop", now=now)
 
 
 @click.command("pause")
@@ -78,4 +72,4 @@ def stop_(run: str, now: bool, folder: str, store: str | None) -> int:
 def pause_(run: str, now: bool, folder: str, store: str | None) -> int:
     """Let RUN rest after this iteration, until it is resumed."""
     outside("pause")
-    return ask(find(folder, store), run, "pause", ev.PauseRequested, now=now)
+    return ask(find(folder, store), run, "pause", now=now)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from loopwright.around import run_of
 from loopwright.errors import UsageError
 from loopwright.stores.opened import open_store, store_exists, store_path
 
@@ -129,29 +130,11 @@ def the_run(store: Store, name: str) -> str:
 
 def outside(verb: str) -> None:
     """`UsageError` inside a run: what works in one decides nothing about runs."""
-    run = os.environ.get("LOOPWRIGHT_RUN") or _around()
+    run = os.environ.get("LOOPWRIGHT_RUN") or run_of(os.getppid())
     if run:
         raise UsageError(
             f"loopwright {verb} is refused inside run {run}: agents do not decide about runs; type it in a shell"
         )
-
-
-def _around() -> str | None:
-    """The run that a process above this one belongs to: unsetting a variable is no way out."""
-    pid = os.getppid()
-    for _ in range(64):  # no tree of processes is deeper, and a loop in it would have no end
-        try:
-            environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-            above = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
-        except OSError:  # another user's, or no /proc here
-            return None
-        for entry in environ:
-            if entry.startswith(b"LOOPWRIGHT_RUN=") and entry != b"LOOPWRIGHT_RUN=":
-                return entry.partition(b"=")[2].decode(errors="replace")
-        pid = int(above.split()[1])
-        if pid <= 1:
-            return None
-    return None
 
 
 @contextmanager

@@ -54,10 +54,10 @@ def parts() -> Mapping[str, Part]:
     }
 
 
-async def host(live: Live, *, ready: Callable[[], None] = lambda: None) -> int:
+async def host(live: Live, *, leaving: Callable[[], None] = lambda: None) -> int:
     """Runs the server until a signal ends it; the number of that signal.
 
-    The first signal hands every run over, a second one ends what is still there.
+    The first signal hands every run over, and `leaving` is called; a second one ends what is still there.
     """
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[int] = loop.create_future()
@@ -73,8 +73,9 @@ async def host(live: Live, *, ready: Callable[[], None] = lambda: None) -> int:
         loop.add_signal_handler(number, leave, number)
     work = asyncio.create_task(_kept(live, "runs", Live.work), name="runs")
     tasks = [asyncio.create_task(_kept(live, name, part), name=name) for name, part in parts().items()]
-    ready()
     received = await ended
+    live.tell("leaving: runs are handed over")
+    await asyncio.to_thread(leaving)
     await _ended([work, *tasks])
     handing = asyncio.create_task(live.workers.leave(GRACE_S))
     hurried = asyncio.create_task(hurry.wait())

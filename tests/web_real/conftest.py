@@ -1,0 +1,6 @@
+"""What the tests of the web have, these have too."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "web"))
