@@ -47,6 +47,8 @@ def told(before: LoopState, event: ev.Event, after: LoopState) -> tuple[Kind, st
             return "alert", f"{kind} ({'critical' if critical else action}): {brief(message)}"
         case ev.IterationClosed(outcome=outcome):
             return "close", closed(before, outcome, after)
+        case ev.Noticed(channel=channel, problem=str(problem)):
+            return "people", f"{brief(channel, 40)}: {brief(problem)}"
         case ev.GateScored() | ev.Judged() | ev.Noticed():
             return None
         case _:
