@@ -134,10 +134,11 @@ class Ears:
         made: dict[str, Channel] = {}
         known: dict[tuple[str, str], Channel] = {}
         for value in (each for values in lists for each in values):
-            channel = self._of(value)
+            key = _key(value)
+            channel = made.get(key) or self._of(value)
             if channel is not None and len(made) < MOST:
-                made[_key(value)] = channel
-                known.setdefault(_known_by(_key(value), channel), channel)
+                made[key] = channel
+                known.setdefault(_known_by(key, channel), channel)
         self._made, self._known = made, known
 
     def _of_requests(self, store: Store) -> Iterable[tuple[object, ...]]:
@@ -145,7 +146,8 @@ class Ears:
         for run, body in store.heads(active=True, limit=100_000):
             try:
                 if loads(body)["approval"] is not None:
-                    asking[run] = self._asking.get(run) or _values(store, run)
+                    known = self._asking.get(run)
+                    asking[run] = _values(store, run) if known is None else known
             except (LoopwrightError, ValueError, TypeError, KeyError):
                 continue  # a damaged run is told of where it is worked on
         self._asking = asking
