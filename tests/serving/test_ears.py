@@ -2,10 +2,12 @@
 
 import asyncio
 import base64
+import hmac
 import json
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import SimpleNamespace
+from urllib.parse import urlencode
 
 import pytest
 from posting import awaited, until
@@ -132,6 +134,36 @@ async def test_a_channel_decides_about_the_runs_that_ask_through_its_secret_and_
     assert word(await heard.hear("webhook", signed(TWO, "two", ids["two"], "reject"))) == (200, "recorded")
     decision, _ = people.standing(store, "two", ids["two"])
     assert (decision.answer, decision.by, decision.channel) == ("reject", "bot", "webhook")
+
+
+@awaited
+async def test_two_apps_of_slack_are_told_apart_by_the_secret_that_signs(project, store):
+    environ = {"SLACK_BOT_TOKEN": "xoxb-1", "ONE_SECRET": "1" * 32, "TWO_SECRET": "2" * 32}
+    for n, name in enumerate(("one", "two")):
+        use = {"use": "slack", "channel": "#c", "secret": f"{name.upper()}_SECRET"}
+        run(loop("inbox", use) if n else loop(use), name)
+    heard = ears(project)
+    heard.environ = environ
+
+    def click(secret, name):
+        value = f"approve:{Journal(store, name).state.approval.id}:{name}"
+        payload = {"type": "block_actions", "user": {"id": "U0MIRA"}, "actions": [{"value": value}]}
+        body, now = urlencode({"payload": json.dumps(payload)}).encode(), datetime.now(UTC)
+        stamp = str(int(now.timestamp()))
+        made = hmac.digest(environ[secret].encode(), b"v0:" + stamp.encode() + b":" + body, "sha256").hex()
+        headers = {"x-slack-request-timestamp": stamp, "x-slack-signature": f"v0={made}"}
+        return Incoming(headers=headers, body=body, now=now)
+
+    def decided(name):
+        return people.standing(store, name, Journal(store, name).state.approval.id) is not None
+
+    assert (
+        await heard.hear("slack", click("ONE_SECRET", "two"))
+    ).status == 200  # by the other app: told, not taken
+    assert not decided("two")
+    for name in ("one", "two"):
+        assert (await heard.hear("slack", click(f"{name.upper()}_SECRET", name))).status == 200
+        assert decided(name)
 
 
 @awaited
