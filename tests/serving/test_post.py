@@ -579,3 +579,36 @@ def test_a_look_makes_no_more_cards_than_there_is_room_for(project, store, monke
     assert sorted(looks[0] + looks[2]) == ["r0", "r1", "r2", "r3"]
     monkeypatch.setattr(due, "LOOK_S", 0.0)  # and its lease is not lost over it
     assert Desk().look(store, source, datetime.now(UTC)) == []
+
+
+@awaited
+async def test_while_the_store_takes_nothing_what_was_sent_is_not_sent_again(project, store, monkeypatch):
+    told, full = [], [True]
+
+    def failing(name, fails=lambda *_: True):
+        kept = getattr(type(store), name)
+
+        def called(self, *given):
+            if full and fails(*given):
+                raise StoreError("the disk is full")
+            return kept(self, *given)
+
+        monkeypatch.setattr(type(store), name, called)
+
+    asking(project, channels=("a",))
+    async with at_work(made(project, tell=told.append, pace=Pace(look_s=0.02, lease_s=0.2))) as post:
+        failing("signal", lambda _, key, __: key.endswith("/sent"))
+        await until(lambda: sent(project, "a") and told)
+        failing("renew")
+        await until(lambda: not post._leads)  # another may lead by now
+        assert len(told) <= 3
+        full.clear()
+        await until(
+            lambda: post._leads and f"ask/{approval_of(store)[:12]}/a/sent" in due.records(store, "r")
+        )
+        await looked(post)
+    assert len(sent(project, "a")) == 1
+
+
+def approval_of(store):
+    return Journal(store, "r").state.approval.id

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -91,6 +91,7 @@ class _Task:
     problem: str = ""
     again: float | None = None  # by the monotonic clock
     task: asyncio.Task[None] | None = None
+    sent: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -113,6 +114,7 @@ class Post:
     _sent: dict[tuple[str, str], None] = field(default_factory=dict)
     _counts: list[int] = field(default_factory=lambda: [0, 0])
     _leads: bool = False
+    _trouble: str = ""  # what the store said last
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _thread: ThreadPoolExecutor | None = None
 
@@ -156,41 +158,61 @@ class Post:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="post")
         try:
             while True:
-                lease = await self._in_store(lambda store: store.lease(LEADER, self.me, self.pace.lease_s))
-                if lease is not None:
-                    await self._lead(lease)
+                with self._whatever_the_store_says():
+                    lease = await self._in_store(
+                        lambda store: store.lease(LEADER, self.me, self.pace.lease_s)
+                    )
+                    if lease is not None:
+                        await self._lead(lease)
                 await asyncio.sleep(self.pace.look_s)
         finally:
+            await self._stop(list(self._tasks.values()))
             self._thread.shutdown(wait=False)
 
     async def _lead(self, lease: Lease) -> None:
         self._leads, self._desk = True, Desk()
+        kept = time.monotonic()
         try:
-            while await self._in_store(lambda _: lease.renew()):
-                for each in await self._in_store(self._look):
-                    self._begin(each)
+            while time.monotonic() - kept < self.pace.lease_s:
+                with self._whatever_the_store_says():
+                    if not await self._in_store(lambda _: lease.renew()):
+                        break
+                    kept = time.monotonic()
+                    for each in await self._in_store(self._look):
+                        self._begin(each)
+                    self._trouble = ""
                 self._news.clear()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self.pace.look_s):
                         await self._news.wait()
         finally:
             self._leads = False
-            await self._stop()
+            # What is sent and not on record yet is not let go of: the next who leads would send it again.
+            await self._stop([each for each in self._tasks.values() if not each.sent])
+            self._lost.clear()
+            self._sent.clear()
             with suppress(LoopwrightError):
                 await self._in_store(lambda _: lease.release())
+
+    @contextmanager
+    def _whatever_the_store_says(self) -> Iterator[None]:
+        """A store that fails just now is said, once, and is used again a little later."""
+        try:
+            yield
+        except StoreError as error:
+            if str(error) != self._trouble:
+                self.tell(f"the post cannot use the store: {error}")
+            self._trouble = str(error)
 
     def _look(self, store: Store) -> list[Due]:
         return self._desk.look(store, self.source(), datetime.now(UTC), room=MOST - len(self._tasks))
 
-    async def _stop(self) -> None:
-        tasks = [each.task for each in self._tasks.values() if each.task is not None]
+    async def _stop(self, messages: list[_Task]) -> None:
+        tasks = [each.task for each in messages if each.task is not None]
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=self.pace.try_s)
-        self._tasks.clear()
-        self._lost.clear()
-        self._sent.clear()
 
     def _begin(self, due: Due) -> None:
         key = (due.run, due.key, due.mark)
@@ -207,6 +229,7 @@ class Post:
                 return  # another did
             ref = await self._tried(each)
             if ref is not None:
+                each.sent = True
                 self._counts[0] += 1
                 self.count(due.channel.name, "sent")
                 if due.channel.remote:
@@ -320,11 +343,9 @@ class Post:
         """Writes, whatever it takes: what was sent and is not on record would be sent again."""
         pause_s = 1.0
         while True:
-            try:
+            with self._whatever_the_store_says():
                 await asyncio.shield(self._in_store(write))
                 return
-            except StoreError as error:
-                self.tell(f"the post cannot write: {error}")
             await asyncio.sleep(pause_s)
             pause_s = min(30.0, 2 * pause_s)
 
