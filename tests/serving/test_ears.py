@@ -167,6 +167,16 @@ async def test_two_apps_of_slack_are_told_apart_by_the_secret_that_signs(project
 
 
 @awaited
+async def test_who_knows_no_secret_makes_nobody_read_the_store(project, store, monkeypatch):
+    heard, read = ears(project), []
+    refresh = Ears._refresh
+    monkeypatch.setattr(Ears, "_refresh", lambda self: read.append(refresh(self)))
+    for _ in range(3):
+        assert (await heard.hear("webhook", signed(ONE, "r", "f" * 16))).status == 404
+    assert len(read) == 1
+
+
+@awaited
 async def test_a_channel_that_breaks_is_said_and_is_no_fault_of_the_server(project, monkeypatch):
     async def breaks(*_):
         raise RuntimeError("no\nway")

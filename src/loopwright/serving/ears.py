@@ -62,10 +62,11 @@ class Ears:
     _known: Mapping[tuple[str, str], Channel] = field(default_factory=dict)
     _asking: dict[str, tuple[object, ...]] = field(default_factory=dict)  # run → what its request is shown on
     _tasks: dict[tuple[str, str], asyncio.Task[None]] = field(default_factory=dict)
+    _looked: bool = False
 
     async def hear(self, name: str, incoming: Incoming) -> Reply:
         """What the channel of that name answers to a request of its service; 401 where none believes it."""
-        if not self._known:
+        if not self._looked:  # after that `work` sees to it: who knows no secret must not make a store be read
             await asyncio.to_thread(self._refresh)
         found = [
             (key, each) for key, each in self._known.items() if named(each) == name and each.hear is not None
@@ -139,7 +140,7 @@ class Ears:
             if channel is not None and len(made) < MOST:
                 made[key] = channel
                 known.setdefault(_known_by(key, channel), channel)
-        self._made, self._known = made, known
+        self._made, self._known, self._looked = made, known, True
 
     def _of_requests(self, store: Store) -> Iterable[tuple[object, ...]]:
         asking: dict[str, tuple[object, ...]] = {}
