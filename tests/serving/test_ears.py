@@ -186,10 +186,13 @@ async def test_a_channel_that_breaks_is_said_and_is_no_fault_of_the_server(proje
 
     told = []
     heard = ears(project, told=told.append)
-    heard._known = {
-        ("x", "1"): Channel(name="x", open=None, hear=breaks),
-        ("y", "1"): Channel(name="y-2", open=None, hear=fine),
-    }
+    heard._looked, heard._known = (
+        True,
+        {
+            ("x", "1"): Channel(name="x", open=None, hear=breaks),
+            ("y", "1"): Channel(name="y-2", open=None, hear=fine),
+        },
+    )
     incoming = Incoming(headers={}, body=b"", now=datetime.now(UTC))
     assert (await heard.hear("x", incoming)).status == 400
     assert (await heard.hear("y", incoming)).status == 200
