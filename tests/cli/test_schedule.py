@@ -66,7 +66,7 @@ def test_other_triggers_are_named_and_a_delay_is_shown(preview):
     assert "; up to 1h later than its time" in out
     assert out.count(" UTC  +") == 5
     assert "webhook  /hooks/issues, signed (github); runs follow each other" in out
-    assert "watch  src/**, *.md; skipped while a run of it is under way" in out
+    assert "watch  src/**, *.md; runs follow each other" in out
 
 
 def test_a_loop_without_triggers_says_so(preview):

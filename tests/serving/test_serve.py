@@ -51,7 +51,9 @@ def test_a_start_is_kept_until_a_server_comes_and_the_same_key_is_the_same_run(s
     assert stage.calls == []
     with serving(stage) as process:
         assert over(stage, run).reason == "quality_reached"
-        later = start(stage)
+        told = stage("start", "loop.toml", expect=0)
+        assert "is begun: the server here works on it" in told.err
+        later = told.out.strip()
         assert over(stage, later).reason == "quality_reached"
         assert ended(process) == 143
     started = stage.of(ev.RunStarted, run)[0]

@@ -8,7 +8,14 @@ import pytest
 from fastapi.routing import iter_route_contexts
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY")
-OPEN = {("GET", "/health"), ("HEAD", "/health"), ("POST", "/hooks/{name}"), ("POST", "/channels/{name}")}
+FILES = {f"/static/{name}" for name in ("style.css", "htmx.min.js", "hx-sse.min.js", "live.js", "icon.svg")}
+OPEN = {
+    ("GET", "/health"),
+    ("HEAD", "/health"),
+    ("POST", "/hooks/{name}"),
+    ("POST", "/channels/{name}"),
+    *((method, path) for method in ("GET", "HEAD") for path in FILES),
+}
 
 
 def routes(app):

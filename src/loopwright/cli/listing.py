@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # what only types need is not loaded: verbs that read start t
 
 WAITING = 6  # `core.head.WAITING_CODE`, without loading it
 HEAD_KEYS = ("loop", "updated_at", "approval", "wake")
+OF_PAGES = ("max_iterations", "trend")  # said in a head as well, but no part of the document
 
 
 @click.command("list")
@@ -85,7 +86,7 @@ def _summed(heads: list[dict[str, Any]], since: str) -> str:
 
 def _show(heads: list[dict[str, Any]], *, json_: bool, nothing: str) -> None:
     if json_:
-        rows = [{k: v for k, v in row.items() if k not in HEAD_KEYS} for row in heads]
+        rows = [{k: v for k, v in row.items() if k not in {*HEAD_KEYS, *OF_PAGES}} for row in heads]
         words.put(json.dumps(rows, indent=2, ensure_ascii=False).encode())
         return
     if not heads:

@@ -227,13 +227,9 @@ def run_(
         return dry(loopfile, enter(folder), run_id, sets, {**flags, "store": store}, json_=json_)
     view = View()
     environ = dict(os.environ)
-    loaded = load(
-        loopfile,
-        folder=enter(folder),
-        path=environ.get("PATH", ""),
-        sets=sets,
-        flags={**flags, "store": store},
-    )
+    said = {**flags, "store": store}
+    loaded = load(loopfile, folder=enter(folder), path=environ.get("PATH", ""), sets=sets, flags=said)
+    check_channels(loaded, view.line)
     keys = Keys(view)
     where = Where(loaded.project, loaded.loop.store, named=store is not None)
     terminal = Terminal(view=view, where=where, types=not no_input and typing())
@@ -252,9 +248,8 @@ def run_(
         by=who(),
         defined_in=() if loaded.file is None else (loaded.file,),
     )
-    check_channels(loaded, view.line)
-    with view.live(), traced(ways) as ways:
-        held = alone(lambda: start(loaded.loop, run_id, ways))
+    with view.live(), traced(ways) as open_ways:
+        held = alone(lambda: start(loaded.loop, run_id, open_ways))
     return _finish(held, view, keys, where, json_=json_, exit_zero=exit_zero)
 
 

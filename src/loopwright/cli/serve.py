@@ -17,18 +17,18 @@ import click
 
 from loopwright.cli import words
 from loopwright.cli.where import Where, enter, outside, places
-from loopwright.errors import UsageError
+from loopwright.errors import ConfigError, UsageError
 from loopwright.hosts.take import made_id
 from loopwright.redact import redactor
 from loopwright.serving import starts
 from loopwright.serving.book import Book
+from loopwright.serving.heard import server_alive
 from loopwright.serving.host import first_look, host
 from loopwright.serving.live import Live
 from loopwright.serving.logs import following, log_to, logger
 from loopwright.serving.tracing import observer, with_content
 from loopwright.state_folder import create_state
-from loopwright.stores.opened import open_store
-from loopwright.web.server import start
+from loopwright.stores.opened import open_store, owner
 
 
 def _book(files: tuple[str, ...], project: Path, store: str | None, *, served: bool = False) -> Book:
@@ -40,6 +40,19 @@ def _book(files: tuple[str, ...], project: Path, store: str | None, *, served: b
     book = Book(named, project=project, environ=dict(os.environ), store=store)
     first_look(book, dict(os.environ) if served else None)
     return book
+
+
+def _web() -> Any:
+    """What starts the page; `ConfigError` where a plain install has none."""
+    try:
+        from loopwright.web.server import start
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("loopwright"):
+            raise
+        raise ConfigError(
+            f'serve needs more than the base ({error.name} is missing): pip install "loopwright[serve]"'
+        ) from None
+    return start
 
 
 @click.command("serve")
@@ -70,6 +83,7 @@ def serve_(
     Ctrl-C or TERM hands every run over; the next server goes on with them.
     """
     outside("serve")
+    start = _web()
     project = enter(folder)
     book = _book(loopfiles, project, store, served=True)
     given: dict[str, Any] = {"host": address, "port": port, "workers": workers}
@@ -97,8 +111,8 @@ def serve_(
         )
         page = start(live)
         stack.callback(page.stop)
-        for name, address in page.links().items():
-            click.echo(f"the page of {name}: {address}", err=True)
+        for name, link in page.links().items():
+            click.echo(f"the page of {name}: {link}", err=True)
         for loop in book.loops.values():
             tell(f"serving {loop.name} ({loop.file.name})")
         return 128 + asyncio.run(host(live, leaving=page.stop))
@@ -123,10 +137,14 @@ def start_(loopfile: str, key: str | None, folder: str, store: str | None) -> in
         begun = starts.begin(
             runs, served.assembled, run, project=project, environ=dict(os.environ), origin="start"
         )
+        alive = server_alive(runs, owner())
     click.echo(run)
     resume = words.typed(f"loopwright resume {run}", run, where)
-    click.echo(
-        f"{run} waits for a server (loopwright serve); or {resume}" if begun else f"{run} was started before",
-        err=True,
-    )
+    if not begun:
+        told = f"{run} was started before"
+    elif alive:
+        told = f"{run} is begun: the server here works on it"
+    else:
+        told = f"{run} waits for a server (loopwright serve); or {resume}"
+    click.echo(told, err=True)
     return 0

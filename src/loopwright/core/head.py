@@ -17,6 +17,7 @@ from loopwright.core.state import LoopState
 
 SCHEMA: Final = "loopwright/run/v1"
 WAITING_CODE: Final = 6
+TREND: Final = 16  # scores in a head
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,13 +165,16 @@ def document(state: LoopState) -> dict[str, Any]:
 
 
 def head(state: LoopState) -> dict[str, Any]:
-    """The run document, with what those who watch want beside it: last news, open approval, next wake."""
+    """The run document, with what those who watch want beside it: last news, open approval, next wake, last scores."""
+    most = state.limits.get("max_iterations") or (state.spec.get("limits") or {}).get("max_iterations")
     return {
         **document(state),
         "loop": state.spec.get("name"),
         "updated_at": state.updated_at.astimezone(UTC) if state.updated_at else None,
         "approval": state.approval.id if state.approval else None,
         "wake": state.approval.deadline if state.approval else state.wait_until,
+        "max_iterations": most,
+        "trend": [c.score for c in state.recent[-TREND:]],
     }
 
 

@@ -237,13 +237,17 @@ def standing(store: Store, run: str, request: str) -> tuple[ev.ApprovalDecided, 
     return None
 
 
-def inbox(store: Store, *, every: bool = False) -> tuple[list[tuple[LoopState, Asked]], list[str]]:
+def inbox(
+    store: Store, *, every: bool = False, limit: int = 100_000
+) -> tuple[list[tuple[LoopState, Asked]], list[str]]:
     """What waits for a person, the nearest deadline first; `every`: all that was ever asked, newest first.
+
+    Of the `limit` runs with the latest news.
 
     And what cannot be read: one damaged run does not hide the others.
     """
     found, damaged = [], []
-    for run, body in store.heads(active=None if every else True, limit=100_000):
+    for run, body in store.heads(active=None if every else True, limit=limit):
         try:
             if not every and not _may_wait(body):
                 continue

@@ -122,14 +122,38 @@ class _Draft:
 
 def gather(facts: Iterable[Fact], diff: DiffOf = lambda old, new: None) -> Report:  # noqa: ARG005 - its shape
     """The report of a run from its history; `diff` says what changed between two snapshots, if it can."""
-    draft = _Draft()
-    before = LoopState()
-    for _, at, event, after in facts:
-        _take(draft, before, event, after, at)
-        before = after
-    if before.current is not None:
-        draft.rows.add(_row(draft, before, before.current, at=None))
-    return _written(draft, before, diff)
+    gathering = Gathering()
+    gathering.take(facts)
+    return gathering.report(diff)
+
+
+class Gathering:
+    """A report on its way: takes facts in as they come, and writes the report of those so far.
+
+    Begun in the middle of a run it needs the `state` and the `tree` as they stood there; `last`: only so many rows
+    are kept, the last ones.
+    """
+
+    def __init__(self, state: LoopState | None = None, tree: str | None = None, *, last: int = 0) -> None:
+        self.state = state or LoopState()
+        self._draft = _Draft(tree=tree)
+        if last:
+            self._draft.rows = _ends(0, last)
+
+    @property
+    def tree(self) -> str | None:
+        """The snapshot that the last closed iteration ended with."""
+        return self._draft.tree
+
+    def take(self, facts: Iterable[Fact]) -> None:
+        """Takes in what follows."""
+        for _, at, event, after in facts:
+            _take(self._draft, self.state, event, after, at)
+            self.state = after
+
+    def report(self, diff: DiffOf = lambda old, new: None) -> Report:  # noqa: ARG005 - its shape
+        """The report of what was taken in; more can be taken in afterwards."""
+        return _written(self._draft, self.state, diff)
 
 
 def _take(draft: _Draft, before: LoopState, event: ev.Event, after: LoopState, at: datetime) -> None:
@@ -153,8 +177,8 @@ def _take(draft: _Draft, before: LoopState, event: ev.Event, after: LoopState, a
             row = _noted(row, news[1]) if row is not None and news is not None else row
         case ev.ApprovalRequested():
             draft.requests.add(Request(asked=event, at=at))
-        case ev.ApprovalDecided():
-            _decided(draft, event, at)
+        case ev.ApprovalDecided() | ev.Noticed():
+            _followed(draft, event, at)
         case ev.StopRequested():
             draft.stop = event
         case ev.PauseRequested():
@@ -172,11 +196,17 @@ def _noted(row: Row, text: str) -> Row:
     return row if len(row.notes) >= ITEMS else replace(row, notes=(*row.notes, text))
 
 
-def _decided(draft: _Draft, event: ev.ApprovalDecided, at: datetime) -> None:
-    held = draft.requests.tail or draft.requests.head
-    for i, request in enumerate(held):
-        if request.asked.id == event.id:
-            held[i] = replace(request, decided=event, decided_at=at)
+def _followed(draft: _Draft, event: ev.ApprovalDecided | ev.Noticed, at: datetime) -> None:
+    """What came of a request: where it was shown, what was decided."""
+    for held in (draft.requests.tail, draft.requests.head):
+        for i, request in enumerate(held):
+            match event:
+                case ev.ApprovalDecided(id=of) if of == request.asked.id:
+                    held[i] = replace(request, decided=event, decided_at=at)
+                case ev.Noticed(approval=of) if of == request.asked.id:
+                    held[i] = replace(request, noticed=(*request.noticed, event)[-ITEMS:])
+                case _:
+                    pass
 
 
 def _close(draft: _Draft, before: LoopState, after: LoopState, outcome: str, at: datetime) -> None:
@@ -217,7 +247,7 @@ def _row(
     return replace(
         draft.open or Row(number=it.number),
         outcome=outcome,
-        cells=tuple(map(_cell, it.scores)),
+        cells=tuple(map(cell_of, it.scores)),
         score=None if verdict is None else verdict.score,
         passed=verdict is not None and verdict.passed,
         blockers=() if verdict is None else verdict.blockers,
@@ -232,7 +262,8 @@ def _row(
     )
 
 
-def _cell(scored: Scored) -> Cell:
+def cell_of(scored: Scored) -> Cell:
+    """One gate's score, bounded."""
     given = scored.score
     return Cell(
         gate=scored.gate,
@@ -250,12 +281,18 @@ def _cell(scored: Scored) -> Cell:
 
 def _written(draft: _Draft, state: LoopState, diff: DiffOf) -> Report:
     rows = {row.number: row for row in draft.rows.all}
+    if state.current is not None:
+        rows[state.current.number] = _row(draft, state, state.current, at=None)
     left_out = draft.rows.left_out
     if draft.best is not None and draft.best.number not in rows:
         rows[draft.best.number] = draft.best
         left_out -= 1
     done = state.finished is not None and state.finished.phase == "complete"
     shown = (draft.accepted if done else None) or draft.best or draft.judged
+    opened = rows.get(state.current.number) if state.current is not None else None
+    judged = opened is not None and opened.score is not None
+    now_at = ((opened.number, opened.score),) if opened and opened.score is not None else ()
+    at_work = {c.gate: ((opened.number, c.value),) for c in opened.cells} if opened and judged else {}
     budget = PATCHES
     for number in sorted(rows, reverse=True):  # the newest patches are the most wanted
         row = rows[number]
@@ -270,8 +307,8 @@ def _written(draft: _Draft, state: LoopState, diff: DiffOf) -> Report:
         rows_left_out=left_out,
         shown=None if shown is None else rows.get(shown.number, shown),
         series=Series(
-            score=draft.score.points,
-            gates={name: line.points for name, line in draft.gates.items()},
+            score=(*draft.score.points, *now_at),
+            gates={name: (*line.points, *at_work.get(name, ())) for name, line in draft.gates.items()},
             spent=draft.spent.points,
             tokens=draft.tokens.points,
         ),

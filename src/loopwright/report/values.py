@@ -87,12 +87,16 @@ class Moment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a person was asked and what came of it; without a `decided`, nobody has answered."""
+    """What a person was asked and what came of it; without a `decided`, nobody has answered.
+
+    `noticed` are the channels it was shown on, or could not be.
+    """
 
     asked: ev.ApprovalRequested
     at: datetime
     decided: ev.ApprovalDecided | None = None
     decided_at: datetime | None = None
+    noticed: tuple[ev.Noticed, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,7 +66,9 @@ class Ears:
 
     async def hear(self, name: str, incoming: Incoming) -> Reply:
         """What the channel of that name answers to a request of its service; 401 where none believes it."""
-        if not self._looked:  # after that `work` sees to it: who knows no secret must not make a store be read
+        if (
+            not self._looked
+        ):  # after that `work` sees to it: who knows no secret must not make a store be read
             await asyncio.to_thread(self._refresh)
         found = [
             (key, each) for key, each in self._known.items() if named(each) == name and each.hear is not None

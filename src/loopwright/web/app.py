@@ -6,9 +6,7 @@ record.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-from typing import Any, Final
+from typing import Final
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -17,12 +15,12 @@ from starlette.responses import Response
 
 from loopwright.errors import Locked, LoopwrightError, StoreError, UsageError
 from loopwright.serving.live import Live
-from loopwright.web import api
+from loopwright.web import api, pages
 from loopwright.web.address import Address
 from loopwright.web.agents import forbid
 from loopwright.web.bounds import Bounds, Streams
 from loopwright.web.mounts import mounts
-from loopwright.web.problems import Draw, Problem, Trouble, answer, plain_page
+from loopwright.web.problems import Draw, Problem, Trouble, answer
 from loopwright.web.security import Door
 from loopwright.web.tokens import Tokens, people_of
 
@@ -55,28 +53,19 @@ def create(live: Live, *, address: Address | None = None, bounds: Bounds | None 
     app.state.streams = Streams(bounds.streams)
     app.include_router(mounts())
     app.include_router(api.router())
-    pages = _pages()
-    if pages is not None:
-        app.include_router(pages.router(live))
-    draw: Draw = getattr(pages, "draw_problem", plain_page)
-    _tell_problems(app, draw)
+    app.include_router(pages.router(live))
+    _tell_problems(app, pages.draw_problem)
     app.add_middleware(
         Door,
         address=address,
         tokens=app.state.tokens,
         streams=app.state.streams,
         bounds=bounds,
-        draw=draw,
+        draw=pages.draw_problem,
         forbid=lambda scope, person: forbid(live, scope, person),
-        open_files=frozenset(getattr(pages, "OPEN", ())),
+        open_files=pages.OPEN,
     )
     return app
-
-
-def _pages() -> Any:
-    """The pages for people, once there are any."""
-    name = "loopwright.web.pages"
-    return importlib.import_module(name) if importlib.util.find_spec(name) else None
 
 
 def _tell_problems(app: FastAPI, draw: Draw) -> None:

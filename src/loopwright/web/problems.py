@@ -13,13 +13,11 @@ from http import HTTPStatus
 from typing import Any, Final, TypeAlias
 from urllib.parse import quote
 
-from starlette.datastructures import Headers
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 from starlette.types import Scope
 
 MEDIA: Final = "application/problem+json"
 PROGRAMS: Final = frozenset({"api", "hooks", "channels", "metrics", "health"})  # what people do not open
-HOME: Final = '<p><a href="/">All runs</a></p>'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,21 +67,6 @@ def problem(told: Problem) -> Response:
     }
     text = json.dumps(body, ensure_ascii=False)
     return Response(text, status_code=told.status, headers=dict(told.headers), media_type=MEDIA)
-
-
-def plain_page(told: Problem, scope: Scope) -> Response:
-    """The problem as a page without any style; for who has no token yet, with the form that takes one."""
-    headers = Headers(scope=scope)
-    elsewhere = headers.get("sec-fetch-site") in {"cross-site", "same-site"}
-    # A browser keeps our cookie back when a link of another site leads here: our own page asks once more.
-    again = '<meta http-equiv="refresh" content="0">' if told.status == 401 and elsewhere else ""
-    body = (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">{again}<meta name="viewport" '
-        f'content="width=device-width"><title>{html.escape(told.title)} · loopwright</title></head>\n<body>'
-        f"<h1>{html.escape(told.title)}</h1>\n<p>{html.escape(told.detail)}</p>\n"
-        f"{sign_in(scope) if told.status == 401 else HOME}</body></html>\n"
-    )
-    return HTMLResponse(body, status_code=told.status, headers=dict(told.headers))
 
 
 def sign_in(scope: Scope) -> str:

@@ -53,6 +53,9 @@ class Head(BaseModel):
     updated_at: datetime | None
     approval: str | None = Field(description="The id of the open request.")
     wake: datetime | None = Field(description="When the run goes on by itself, or its request is over.")
+    loop: str | None = Field(default=None, description="The name of its loop.")
+    max_iterations: float | None = Field(default=None, description="The iterations it may have.")
+    trend: list[float | None] = Field(default=[], description="The last scores, oldest first.")
 
 
 class Heads(BaseModel):
@@ -66,7 +69,6 @@ class Heads(BaseModel):
 class Run(Head):
     """A run with what its loop says and what is asked."""
 
-    loop: str | None
     origin: str
     labels: dict[str, str]
     limits: dict[str, Any] = Field(description="Those in force: seconds, US dollars, counts.")
