@@ -14,7 +14,7 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from loopwright.report.figures import count, money, paid, safe, score, seconds, short, tokens
+from loopwright.figures import count, money, paid, safe, score, seconds, short, tokens
 
 HERE: Final = Path(__file__).parent
 SMALL: Final = ("when", "pill", "spark", "gate", "request", "raises")  # macros that every template may use

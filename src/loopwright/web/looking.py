@@ -19,12 +19,12 @@ from loopwright.core import events as ev
 from loopwright.core.showing import Shown
 from loopwright.core.state import LoopState
 from loopwright.errors import ConfigError, StoreError
+from loopwright.figures import colourless
 from loopwright.hosts import people, take
 from loopwright.hosts.ways import STATE
 from loopwright.journal import Journal
 from loopwright.ports import Store
 from loopwright.redact import redactor
-from loopwright.report.figures import colourless
 from loopwright.report.values import Changes, Moment, Report, Row
 from loopwright.serving.live import Live
 from loopwright.web.changes import Diffs

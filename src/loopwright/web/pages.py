@@ -203,12 +203,14 @@ def _approvals(made: APIRouter, pages: Pages) -> None:
     async def decide(run: str, approval: str, request: Request) -> Response:
         _check(run)
         given = forms.fields_of(await request.body())
+        letter: str | None = getattr(request.state, "letter", None)
         told: Told = await asyncio.to_thread(
-            forms.decide, pages.live, run, approval, given, request.state.who
+            forms.decide, pages.live, run, approval, given, request.state.who, letter=letter
         )
         if told.word not in {"recorded", "again"}:
             raise Trouble(forms.STATUS[told.word], told.text)
-        return pages.back(f"/runs/{run}", Said(text=told.text))
+        where = f"/runs/{run}" if letter is None else f"/runs/{run}/approvals/{approval}"
+        return pages.back(where, Said(text=told.text))
 
 
 def _posts(made: APIRouter, pages: Pages) -> None:

@@ -19,8 +19,10 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from loopwright.web import letters
 from loopwright.web.address import Address
 from loopwright.web.bounds import Bounds, Rate, Streams, drained, whole_body
+from loopwright.web.letters import Letter
 from loopwright.web.problems import Draw, Problem, Trouble, answer
 from loopwright.web.tokens import Person, Tokens
 
@@ -59,11 +61,12 @@ class Door:
         bounds: Bounds,
         draw: Draw,
         forbid: Forbid,
+        holds: Callable[[Letter], bool],
         open_files: frozenset[str],
     ) -> None:
         self.app = app
         self.address, self.tokens, self.streams, self.bounds = address, tokens, streams, bounds
-        self._draw, self._forbid, self._open_files = draw, forbid, open_files
+        self._draw, self._forbid, self._holds, self._open_files = draw, forbid, holds, open_files
         self._hosts, self._origins = address.hosts, address.origins
         self._wrong, self._changes = Rate(bounds.wrong_tokens), Rate(bounds.changes)
         # A page that is reached by plain http has no Sec-Fetch-Site: there its Origin must stay, or nobody could decide.
@@ -118,7 +121,18 @@ class Door:
         if method == "GET" and path == "/" and b"token=" in scope["query_string"]:
             given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
             return self._welcome(self._person(scope, given), "/")
-        person, by_cookie = self._who(scope, headers)
+        if (
+            method == "GET"
+            and (letter := letters.in_address(path, scope["query_string"].decode("latin-1"))) is not None
+        ):
+            return await self._to_its_page(letter)
+        try:
+            person, by_cookie = self._who(scope, headers)
+        except Trouble:
+            reader = await self._reader(scope, headers)
+            if reader is None:
+                raise
+            person, by_cookie = reader, True
         if by_cookie:
             self._check_origin(method, headers)
         scope.setdefault("state", {}).update(who=person.name, role=person.role)
@@ -161,6 +175,30 @@ class Door:
             "this needs a token: open the address that loopwright serve printed, or say Authorization: Bearer TOKEN",
             headers={"www-authenticate": "Bearer"},
         )
+
+    async def _to_its_page(self, letter: Letter) -> Response:
+        """On to the page of a letter, with a cookie for it alone; a link of another site may lead there."""
+        if not await asyncio.to_thread(self._holds, letter):
+            raise Trouble(401, "this link is not one of this server's, or not for this request")
+        response = RedirectResponse(letter.page, status_code=303)
+        response.set_cookie(
+            f"{self.address.cookie}-letter",
+            letter.cookie,
+            max_age=letters.LONGEST_S,
+            path=letter.page,
+            secure=self.address.secure,
+            httponly=True,
+            samesite="lax",
+        )
+        return response
+
+    async def _reader(self, scope: Scope, headers: Headers) -> Person | None:
+        """The reader of a letter at its one page; `None` for nobody."""
+        found = letters.in_cookies(scope["path"], _cookies(headers, f"{self.address.cookie}-letter"))
+        if found is None or "authorization" in headers or not await asyncio.to_thread(self._holds, found):
+            return None
+        scope.setdefault("state", {})["letter"] = found.key
+        return Person(name=found.to, role="decide")
 
     def _is_still(self, headers: Headers, person: Person) -> bool:
         """Whether what let this person in would let them in now."""
