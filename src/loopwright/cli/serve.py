@@ -116,11 +116,20 @@ def serve_(
         )
         page = start(live)
         stack.callback(page.stop)
-        for name, link in page.links().items():
-            click.echo(f"the page of {name}: {link}", err=True)
+        _tell_page(page, tell)
         for loop in book.loops.values():
             tell(f"serving {loop.name} ({loop.file.name})")
         return 128 + asyncio.run(host(live, leaving=lambda: _leaving(page.stop)))
+
+
+def _tell_page(page: Any, tell: Callable[[str], None]) -> None:
+    """Where the page is: to a person with what lets them in, to a log without."""
+    if sys.stderr.isatty():
+        for name, link in page.links().items():
+            click.echo(f"the page of {name}: {link}", err=True)
+        return
+    who = ", ".join(page.links())
+    tell(f"the page is at {page.url} for {who}: their tokens are in .agent-state/server/tokens.json")
 
 
 def _leaving(stop: Callable[[], None]) -> None:
