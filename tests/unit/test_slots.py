@@ -158,6 +158,17 @@ def test_a_slot_starts_one_run_whose_id_is_the_slot(server):
     assert len(server.history()) == 1
 
 
+def test_each_slot_is_counted_by_the_server_that_decided_it(tmp_path):
+    server = served(tmp_path, cron("0 2 * * *", misfire="skip"))
+    counted = []
+    server.look()
+    server.watch.count = lambda loop, what: counted.append((loop, what))
+    server.look("2026-12-01T02:00:00")
+    server.look("2026-12-02T09:00:00")
+    server.look(seconds=1)
+    assert counted == [("nightly", "started"), ("nightly", "skipped")]
+
+
 def test_nothing_was_missed_before_a_schedule_was_first_seen(server):
     server.look()
     assert not server.history()
