@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from loopwright.errors import Locked, LoopwrightError, StoreError, UsageError
+from loopwright.serving.links import fits
 from loopwright.serving.live import Live
 from loopwright.web import api, pages
 from loopwright.web.address import Address
@@ -63,6 +64,7 @@ def create(live: Live, *, address: Address | None = None, bounds: Bounds | None 
         bounds=bounds,
         draw=pages.draw_problem,
         forbid=lambda scope, person: forbid(live, scope, person),
+        fits=lambda run, approval, to, key: fits(live.source(), run, approval, to, key),
         open_files=pages.OPEN,
     )
     return app

@@ -20,6 +20,7 @@ from loopwright.errors import Locked, LoopwrightError, UsageError
 from loopwright.hosts import people
 from loopwright.hosts import steer as hosts_steer
 from loopwright.report.figures import brief
+from loopwright.serving import links
 from loopwright.serving.answers import answered
 from loopwright.serving.live import Live
 from loopwright.units import seconds
@@ -111,8 +112,11 @@ def amounts(given: Mapping[str, str]) -> dict[str, float]:
     return add
 
 
-def decide(live: Live, run: str, approval: str, given: Mapping[str, str], who: str) -> Told:
-    """What becomes of an answer that was given on the page; it is durable when the word is `recorded`."""
+def decide(live: Live, run: str, approval: str, given: Mapping[str, str], who: str, *, key: str = "") -> Told:
+    """What becomes of an answer that was given on the page; it is durable when the word is `recorded`.
+
+    With the `key` of a link, it is an answer of the mail's reader, who raises no limits.
+    """
     answer = _ANSWERS.get(given.get("answer", ""))
     if answer is None:
         raise UsageError("the answer is approve, revise or reject")
@@ -129,7 +133,10 @@ def decide(live: Live, run: str, approval: str, given: Mapping[str, str], who: s
         reading.known(store, run)
         if not any(each.request.id == approval for each in people.requests(store, run)):
             return Told(word="unknown", text="this run never asked that")
-        told = answered(store, said, CHANNEL, environ=live.environ, add=amounts(given))
+        if key:
+            told = links.decided(store, live.source(), said, key)
+        else:
+            told = answered(store, said, CHANNEL, environ=live.environ, add=amounts(given))
     live.nudge()
     return told
 

@@ -89,6 +89,20 @@ class Pages:
             "said": self.messages.of(request.query_params.get("said", "")),
         }
 
+    def bare(self, request: Request) -> dict[str, Any]:
+        """What the page of a link is given: it leads nowhere, and tells of nothing else that waits."""
+        where = urlencode({"to": request.state.who, "k": request.state.key})
+        return {
+            "here": "",
+            "files": _files(),
+            "who": request.state.who,
+            "decides": True,
+            "link": f"?{where}",
+            "waiting": 0,
+            "events": "",
+            "said": self.messages.of(request.query_params.get("said", "")),
+        }
+
     def back(self, where: str, said: Said) -> Response:
         """On to a page that says what became of it."""
         path, mark, place = where.partition("#")
@@ -193,22 +207,24 @@ def _approvals(made: APIRouter, pages: Pages) -> None:
         found = showing.inbox(every=every)
         return page(request, "approvals.html", {**pages.values(request, "approvals", events=events), **found})
 
-    @made.get("/runs/{run}/approvals/{approval}")
+    @made.api_route("/runs/{run}/approvals/{approval}", methods=["GET", "HEAD"])
     def approval(run: str, approval: str, request: Request) -> Response:
         _check(run)
         found = showing.approval(run, approval)
-        return page(request, "approval.html", {**pages.values(request, "approvals"), **found})
+        given = pages.bare(request) if request.state.key else pages.values(request, "approvals")
+        return page(request, "approval.html", {**given, **found})
 
     @made.post("/runs/{run}/approvals/{approval}")
     async def decide(run: str, approval: str, request: Request) -> Response:
         _check(run)
-        given = forms.fields_of(await request.body())
-        told: Told = await asyncio.to_thread(
-            forms.decide, pages.live, run, approval, given, request.state.who
-        )
+        given, who, key = forms.fields_of(await request.body()), request.state.who, request.state.key
+        told: Told = await asyncio.to_thread(forms.decide, pages.live, run, approval, given, who, key=key)
         if told.word not in {"recorded", "again"}:
             raise Trouble(forms.STATUS[told.word], told.text)
-        return pages.back(f"/runs/{run}", Said(text=told.text))
+        where = (
+            f"/runs/{run}/approvals/{approval}?{urlencode({'to': who, 'k': key})}" if key else f"/runs/{run}"
+        )
+        return pages.back(where, Said(text=told.text))
 
 
 def _posts(made: APIRouter, pages: Pages) -> None:

@@ -32,6 +32,9 @@ OPEN: Final = (  # method and exact path
         re.compile(r"/(hooks|channels)/[A-Za-z0-9][A-Za-z0-9_-]{0,63}"),
     ),  # let in by their signature alone
 )
+LINKED: Final = re.compile(
+    r"/runs/([^/]+)/approvals/([^/]+)"
+)  # what a link of a mail opens, and nothing else
 SAFE: Final = frozenset({"GET", "HEAD"})
 HEADERS: Final = {
     "content-security-policy": "default-src 'self'; frame-ancestors 'none'; object-src 'none'; base-uri 'none'; form-action 'self'",
@@ -44,6 +47,9 @@ _LOG: Final = logging.getLogger("loopwright.web")
 Forbid: TypeAlias = Callable[
     [Scope, Person], str | None
 ]  # why this peer may not, though this person may; blocking
+
+
+Fits: TypeAlias = Callable[[str, str, str, str], bool]  # whether a link is ours: run, request, reader, key
 
 
 class Door:
@@ -59,11 +65,12 @@ class Door:
         bounds: Bounds,
         draw: Draw,
         forbid: Forbid,
+        fits: Fits,
         open_files: frozenset[str],
     ) -> None:
         self.app = app
         self.address, self.tokens, self.streams, self.bounds = address, tokens, streams, bounds
-        self._draw, self._forbid, self._open_files = draw, forbid, open_files
+        self._draw, self._forbid, self._fits, self._open_files = draw, forbid, fits, open_files
         self._hosts, self._origins = address.hosts, address.origins
         self._wrong, self._changes = Rate(bounds.wrong_tokens), Rate(bounds.changes)
         # A page that is reached by plain http has no Sec-Fetch-Site: there its Origin must stay, or nobody could decide.
@@ -118,10 +125,13 @@ class Door:
         if method == "GET" and path == "/" and b"token=" in scope["query_string"]:
             given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
             return self._welcome(self._person(scope, given), "/")
-        person, by_cookie = self._who(scope, headers)
-        if by_cookie:
+        key, person = self._reader(scope)
+        by_browser = person is not None
+        if person is None:
+            person, by_browser = self._who(scope, headers)
+        if by_browser:
             self._check_origin(method, headers)
-        scope.setdefault("state", {}).update(who=person.name, role=person.role)
+        scope.setdefault("state", {}).update(who=person.name, role=person.role, key=key)
         if method in SAFE:
             over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             talk.still, talk.hang_up = lambda: self._is_still(headers, person), over.cancel
@@ -144,6 +154,21 @@ class Door:
         length = headers.get("content-length", "0")
         if not (length.isascii() and length.isdigit()) or int(length) > self.bounds.body:
             raise Trouble(413, f"more than {self.bounds.body} bytes are not taken")
+
+    def _reader(self, scope: Scope) -> tuple[str, Person | None]:
+        """Of an address with a link's key: the key, and who reads the mail that it came in; `Trouble` for a forged one."""
+        path = LINKED.fullmatch(scope["path"])
+        if path is None or scope["method"] not in {*SAFE, "POST"}:
+            return "", None
+        said = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        if "k" not in said:
+            return "", None
+        to, key = said.get("to", []), said["k"]
+        if len(to) == len(key) == 1 and self._fits(path[1], path[2], to[0], key[0]):
+            return key[0], Person(name=to[0], role="decide")
+        raise self._wrongly(
+            scope, 403, "this link is none of this server's, or is not whole: open it from the mail"
+        )
 
     def _who(self, scope: Scope, headers: Headers) -> tuple[Person, bool]:
         """Who asks, and whether a cookie says so; `Trouble` for nobody."""
@@ -175,16 +200,19 @@ class Door:
         person = self.tokens.person(token)
         if person is not None:
             return person
-        wait_s = self._wrong.wait_s(str((scope.get("client") or ("?",))[0]))
-        if wait_s:
-            raise Trouble(
-                429, "too many wrong tokens came from there", headers={"retry-after": str(int(wait_s) + 1)}
-            )
-        raise Trouble(
+        raise self._wrongly(
+            scope,
             401,
             "this token is not known (any more): tokens.json has those that are, and loopwright serve prints them",
-            headers={"www-authenticate": "Bearer"},
         )
+
+    def _wrongly(self, scope: Scope, status: int, detail: str) -> Trouble:
+        """What is said to a wrong token or link, counted."""
+        wait_s = self._wrong.wait_s(str((scope.get("client") or ("?",))[0]))
+        if wait_s:
+            later = {"retry-after": str(int(wait_s) + 1)}
+            return Trouble(429, "too many wrong tokens came from there", headers=later)
+        return Trouble(status, detail, headers={"www-authenticate": "Bearer"} if status == 401 else {})
 
     def _welcome(self, person: Person, path: str) -> Response:
         """On to the page, with a cookie in the place of the token: it stays in no address."""

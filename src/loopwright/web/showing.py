@@ -180,6 +180,11 @@ class Showing:
         return {
             "item": items([(state, found)], now)[0],
             "asked": asks,
+            "patch": None
+            if asks is None
+            else patch(changes)
+            if (changes := self.looking.changed(seen.shown))
+            else None,
             "live_id": state.approval.id if state.approval is not None and not opened else "",
         }
 
