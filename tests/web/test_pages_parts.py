@@ -15,6 +15,7 @@ from loopwright.report.values import Changes
 from loopwright.stores.memory import MemoryStore
 from loopwright.web import list_page, stream
 from loopwright.web.followed import RUNS, Followed, Shelf
+from loopwright.web.problems import Trouble
 from loopwright.web.run_parts import patch
 from loopwright.web.showing import Showing
 from loopwright.web.words import cost, lasting, word
@@ -196,6 +197,7 @@ def at(n, **parts):
 @pytest.fixture
 def quick(monkeypatch):
     monkeypatch.setattr(stream, "POLL_S", 0.001)
+    monkeypatch.setattr(stream, "AGAIN_S", 0.001)
 
 
 def test_a_stream_says_what_has_changed_and_no_more(quick):
@@ -209,6 +211,12 @@ def test_a_stream_says_what_has_changed_and_no_more(quick):
         'id: 2\ndata: <hx-partial hx-target="#a" hx-swap="outerMorph"><p>2\ndata: 2</p></hx-partial>\n\n',
         'id: 3\ndata: <hx-partial hx-target="#a" hx-swap="outerMorph"><p>3</p></hx-partial><hx-partial hx-target="#b" hx-swap="outerMorph">y</hx-partial>\n\n',
     ]
+
+
+def test_a_stream_of_what_is_not_there_is_none_and_ends_with_it(quick, ask):
+    assert ask("GET", "/events?page=run&run=nobody").status_code == 404
+    gone = Trouble(404, "there is no such run")
+    assert len(followed([at(1, a="x"), gone], stop=9, last="1")) == 1
 
 
 def test_who_comes_back_gets_what_was_missed(quick):

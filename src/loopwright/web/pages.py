@@ -11,6 +11,7 @@ import gzip
 import hashlib
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -24,6 +25,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.types import Scope
 
 from loopwright.cards import Told
+from loopwright.errors import LoopwrightError
 from loopwright.serving.live import Live
 from loopwright.web import forms
 from loopwright.web.drawing import HERE, draw
@@ -278,6 +280,10 @@ def _streams(made: APIRouter, pages: Pages) -> None:
         elif kind not in {"runs", "approvals", "loops"}:
             raise Trouble(404, "a stream is of a page: runs, run, approvals or loops")
         peek, look = pages.showing.parts(asked, pages.values(request, kind))
+        with suppress(
+            LoopwrightError
+        ):  # a store that cannot be read just now may be read later, a run that is none never
+            peek()
         body = stream(
             peek,
             look,

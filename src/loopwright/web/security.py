@@ -104,7 +104,7 @@ class Door:
                 told = Problem(status=500, detail="this is a fault of loopwright; the server's log says more")
             response = answer(told, scope, self._draw)
         finally:
-            talk.done()
+            await talk.done()
         if response is not None:
             await response(scope, receive, talk.say)
 
@@ -133,9 +133,9 @@ class Door:
             self._check_origin(method, headers)
         scope.setdefault("state", {}).update(who=person.name, role=person.role, key=key)
         if method in SAFE:
-            over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            talk.still, talk.hang_up = lambda: self._is_still(headers, person), over.cancel
-            await self.app(scope, lambda: self.streams.heard(receive, over), talk.say)
+            receive, talk.hang_up = self.streams.hearing(receive)
+            talk.still = lambda: self._is_still(headers, person)
+            await self.app(scope, receive, talk.say)
             return None
         await self._check_change(scope, headers, person)
         await self.app(scope, await self._whole(receive), talk.say)
@@ -231,7 +231,9 @@ class Door:
     async def _login(self, scope: Scope, headers: Headers, receive: Receive) -> Response:
         """The form for who came without a cookie."""
         self._check_origin("POST", headers)
-        form = parse_qs((await whole_body(receive, self.bounds)).decode("utf-8", "replace"))
+        form = parse_qs(
+            (await whole_body(self.streams.hearing(receive)[0], self.bounds)).decode("utf-8", "replace")
+        )
         path = form.get("next", ["/"])[0]
         here = re.fullmatch(r"/(?![/\\])[A-Za-z0-9._~/?&=%-]*", path) is not None
         return self._welcome(self._person(scope, form.get("token", [""])[0].strip()), path if here else "/")
@@ -270,7 +272,7 @@ class Door:
         """The body, read to its end before anybody looks at it."""
         body: Message | None = {
             "type": "http.request",
-            "body": await whole_body(receive, self.bounds),
+            "body": await whole_body(self.streams.hearing(receive)[0], self.bounds),
             "more_body": False,
         }
 
@@ -294,6 +296,7 @@ class _Talk:
     begun: bool = False
     streams: bool = False
     full: bool = False
+    whole: bool = False
     still: Callable[[], bool] = lambda: True  # whether who asked may still see what comes
     hang_up: Callable[[], object] = lambda: None
 
@@ -312,13 +315,17 @@ class _Talk:
         elif self.streams and not self.still():  # a new token ends what the old one let in
             self.hang_up()
             return
+        else:
+            self.whole = not message.get("more_body", False)
         await self.send(message)
 
-    def done(self) -> None:
-        """Counts a stream that ended."""
+    async def done(self) -> None:
+        """Counts a stream that ended; one that we ended is told so, as what is whole."""
         if self.streams:
             self.streams = False
             self.door.streams.open -= 1
+            if not self.whole:
+                await self.send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def _open(method: str, path: str) -> bool:
