@@ -276,3 +276,38 @@ def test_a_limit_that_was_raised_is_what_the_page_counts_with():
     run = Written(store, limits={"max_iterations": 2, "budget": 1.0}).work(0.5, 0.5).close()
     run.say(ev.LimitsChanged(limits={"max_iterations": 8, "budget": 9.0}, by="ann", key="limits/1"))
     assert landing(run.state).iteration == 8 and run.at > T0
+
+
+def test_what_is_open_is_shown_though_many_runs_have_later_news(lived, ask, monkeypatch):
+    with lived.stores() as store:
+        asked = Written(store, "old-and-open").work(1.0, 1.0, passed=True).ask()
+        Written(store, "newer").work(1.0, 1.0).close()
+    monkeypatch.setattr("loopwright.web.showing.INBOX", 1)
+    text = ask("GET", "/approvals?all=1").text
+    assert asked.state.approval.id in text
+    assert "in the 1 runs with the latest news" in text
+    monkeypatch.setattr("loopwright.web.showing.people.inbox", lambda store, **more: ([], []))
+    assert "Nothing was asked lately" in ask("GET", "/approvals?all=1").text
+
+
+def test_a_damaged_run_says_what_is_wrong_and_promises_no_better(lived, ask, monkeypatch):
+    damaged = Corrupt("commit 2 of run old is not as it was written")
+
+    def refuse(self, run):
+        raise damaged
+
+    monkeypatch.setattr("loopwright.web.looking.Looking.run", refuse)
+    answer = ask("GET", "/runs/old")
+    assert answer.status_code == 503 and "commit 2 of run old" in answer.text
+    assert "retry-after" not in answer.headers
+    damaged = StoreError("the database is locked")
+    assert ask("GET", "/runs/old").headers["retry-after"] == "5"
+
+
+def test_what_cannot_be_read_is_told_of_old_runs_as_of_new_ones(lived, ask, monkeypatch):
+    def inbox(store, *, every=False, limit=0):
+        return [], ["run new is damaged" if every else "run old is damaged"]
+
+    monkeypatch.setattr("loopwright.web.showing.people.inbox", inbox)
+    text = ask("GET", "/approvals?all=1").text
+    assert "run old is damaged" in text and "run new is damaged" in text

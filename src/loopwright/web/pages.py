@@ -55,7 +55,7 @@ TEACH: Final[Mapping[int, tuple[str, tuple[str, ...]]]] = {
     421: ("Another name", ("The server answers only under the names it was told: [server] public_url adds one.",)),
     422: ("That could not be taken as it was", ("Go back, mend it and send it again; nothing was changed.",)),
     500: ("A fault of loopwright", ("Runs go on meanwhile: the page only reads. Trying again may help.",)),
-    503: ("Not just now", ("The store cannot be read, or too many live views are open. Try again in a moment.",)),
+    503: ("The store cannot be used", ("What was sent is not on record. Where it only was busy, trying again in a moment helps.",)),
 }  # fmt: skip
 
 
