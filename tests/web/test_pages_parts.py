@@ -7,7 +7,7 @@ import pytest
 from pages_seen import T0, Written
 
 from loopwright.core import events as ev
-from loopwright.errors import StoreError, UsageError
+from loopwright.errors import Corrupt, StoreError, UsageError
 from loopwright.journal import history
 from loopwright.report.gather import gather
 from loopwright.report.landing import landing

@@ -42,6 +42,7 @@ FILES: Final = {
     "live": ("live.js", "text/javascript; charset=utf-8"),
     "icon": ("icon.svg", "image/svg+xml"),
 }
+SHOWN: Final = ["GET", "HEAD"]
 OPEN: Final = frozenset(
     f"/static/{name}" for name, _ in FILES.values()
 )  # who has no token sees the same style
@@ -156,7 +157,7 @@ def router(live: Live) -> APIRouter:
     _posts(made, pages)
     _streams(made, pages)
     for name, media in FILES.values():
-        made.add_api_route(f"/static/{name}", _static(name, media), methods=["GET", "HEAD"])
+        made.add_api_route(f"/static/{name}", _static(name, media), methods=SHOWN)
     return made
 
 
@@ -176,14 +177,14 @@ def _static(name: str, media: str) -> Callable[[Request], Response]:
 def _looks(made: APIRouter, pages: Pages) -> None:
     showing = pages.showing
 
-    @made.get("/")
+    @made.api_route("/", methods=SHOWN)
     def runs(request: Request) -> Response:
         asked = dict(request.query_params)
         events = f"/events?{urlencode({'page': 'runs', **_only(asked, 'all', 'since')})}"
         given = pages.values(request, "runs", events=events)
         return page(request, "runs.html", {**given, **showing.runs(asked)})
 
-    @made.get("/runs/{run}")
+    @made.api_route("/runs/{run}", methods=SHOWN)
     def run(run: str, request: Request) -> Response:
         _check(run)
         asked = _only(dict(request.query_params), "i", "top", "against")
@@ -191,7 +192,7 @@ def _looks(made: APIRouter, pages: Pages) -> None:
         events = f"/events?{urlencode({'page': 'run', 'run': run, 'n': found['n'], **asked})}"
         return page(request, "run.html", {**pages.values(request, "runs", events=events), **found})
 
-    @made.get("/loops")
+    @made.api_route("/loops", methods=SHOWN)
     def loops(request: Request) -> Response:
         events = "/events?page=loops"
         return page(
@@ -202,14 +203,14 @@ def _looks(made: APIRouter, pages: Pages) -> None:
 def _approvals(made: APIRouter, pages: Pages) -> None:
     showing = pages.showing
 
-    @made.get("/approvals")
+    @made.api_route("/approvals", methods=SHOWN)
     def approvals(request: Request) -> Response:
         every = request.query_params.get("all") == "1"
         events = f"/events?page=approvals{'&all=1' if every else ''}"
         found = showing.inbox(every=every)
         return page(request, "approvals.html", {**pages.values(request, "approvals", events=events), **found})
 
-    @made.api_route("/runs/{run}/approvals/{approval}", methods=["GET", "HEAD"])
+    @made.api_route("/runs/{run}/approvals/{approval}", methods=SHOWN)
     def approval(run: str, approval: str, request: Request) -> Response:
         _check(run)
         found = showing.approval(run, approval)
