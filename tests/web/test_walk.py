@@ -142,6 +142,12 @@ def test_a_run_is_named_by_its_whole_id_and_never_by_a_path(ask, run):
 
 
 def test_a_page_is_asked_for_its_head_too(paths, ask):
-    for path in ("/", "/loops", "/approvals", paths["/runs/{run}"], paths["/runs/{run}/approvals/{approval}"]):
+    for path in (
+        "/",
+        "/loops",
+        "/approvals",
+        paths["/runs/{run}"],
+        paths["/runs/{run}/approvals/{approval}"],
+    ):
         answer = ask("HEAD", path)
         assert (answer.status_code, answer.content) == (200, b""), path
