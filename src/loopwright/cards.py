@@ -108,7 +108,7 @@ class Line(Protocol):
 class Channel:
     """How requests and news reach people, and decisions come back.
 
-    `secrets` are the environment variables it cannot be without. `open` gets them with the environment and raises
+    `secrets` are the environment variables it cannot be without, the first the one that answers are believed by. `open` gets them with the environment and raises
     `ConfigError` for what it cannot be opened with. `hear` reads a POST to `/channels/<name>`, `listen` hears by itself
     until it is cancelled; a channel with neither only tells. `remote`: what it sends is answered somewhere else than
     here, so somebody must listen; `linked`: on the page or by what its service posts here, which needs a public address.

@@ -33,6 +33,7 @@ from loopwright.errors import Locked
 from loopwright.ports import Store
 from loopwright.running import Cut, Run
 
+_AFTER: Final = (ev.NoteAdded, ev.LimitsChanged, ev.Noticed)  # signals that count when the run has ended
 POLL_S: Final = 0.2  # how soon a signal is noticed while an agent works
 BREATH_S: Final = 0.02  # how long the event loop may be kept from others
 T = TypeVar("T")
@@ -156,7 +157,7 @@ def listen(run: Run) -> None:
                 if f"decision/{event.id}" not in journal.state.signals:
                     journal.record(run.clock.now(), _unheard(event))
                 continue  # its request is no longer open
-        elif journal.state.finished is not None and not isinstance(event, ev.NoteAdded | ev.LimitsChanged):
+        elif journal.state.finished is not None and not isinstance(event, _AFTER):
             continue
         journal.record(run.clock.now(), event)
     journal.flush()

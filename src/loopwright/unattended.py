@@ -28,9 +28,6 @@ from loopwright.readers import (
 from loopwright.units import shown
 
 NEWS: Final = ("needs_you", "failed", "finished", "alert")
-_HOOK: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-_PERSON: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
-_PATH: Final = re.compile(r"[^.\s]+(\.[^.\s]+)*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,26 +71,29 @@ class Server:
     workers: int = 2
 
 
-def _hook(value: object) -> str:
-    found = text(value)
-    if not _HOOK.fullmatch(found):
-        raise wrong(f"{shown(found)} is not a name for /hooks/<name>: letters, digits, - and _, 64 at most")
-    return found
+def fitting(pattern: str, what: str) -> Read:
+    """A text of this shape; `what` it is not, where it is none."""
+    shape = re.compile(pattern)
+
+    def read(value: object) -> str:
+        found = text(value)
+        if not shape.fullmatch(found):
+            raise wrong(f"{shown(found)} is not {what}")
+        return found
+
+    return read
 
 
-def variable(value: object) -> str:
-    """The name of an environment variable, without its value."""
-    found = text(value)
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", found):
-        raise wrong(f"{shown(found)} is not the name of an environment variable (names only, never values)")
-    return found
-
-
-def _person(value: object) -> str:
-    found = text(value)
-    if not _PERSON.fullmatch(found):
-        raise wrong(f"{shown(found)} is not a person's name: letters, digits and . _ @ + -, 64 at most")
-    return found
+variable: Final = fitting(
+    r"[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable (names only, never values)"
+)
+_hook: Final = fitting(
+    r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", "a name for /hooks/<name>: letters, digits, - and _, 64 at most"
+)
+_person: Final = fitting(
+    r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}", "a person's name: letters, digits and . _ @ + -, 64 at most"
+)
+_path: Final = fitting(r"[^.\s]+(\.[^.\s]+)*", "a path in a payload, such as issue.number")
 
 
 def _url(value: object) -> str:
@@ -101,13 +101,6 @@ def _url(value: object) -> str:
     parts = urlsplit(found)
     if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
         raise wrong(f"{shown(found)} is not the address of a server, such as https://loops.example.org")
-    return found
-
-
-def _path(value: object) -> str:
-    found = text(value)
-    if not _PATH.fullmatch(found):
-        raise wrong(f"{shown(found)} is not a path in a payload, such as issue.number")
     return found
 
 

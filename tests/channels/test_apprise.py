@@ -1,7 +1,9 @@
 """Apprise: an address in, a message out, and none of the address anywhere else."""
 
 import asyncio
+import importlib
 import logging
+import threading
 
 import pytest
 from cards_of import APPROVED, card, news
@@ -10,6 +12,7 @@ from loopwright.channels.apprise import apprise
 from loopwright.errors import ConfigError, Undelivered
 from loopwright.registry import resolve_channels
 
+module = importlib.import_module("loopwright.channels.apprise")
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is:DeprecationWarning")  # apprise imports it
 
 
@@ -86,3 +89,25 @@ def test_an_address_in_a_list_of_channels_is_one(tmp_path):
         ("apprise", (), None),
         ("apprise-2", ("WHERE",), None),
     ]
+
+
+def test_a_service_that_hangs_is_left_alone_and_keeps_no_server_from_leaving(monkeypatch):
+    from apprise import Apprise
+
+    goes_on = threading.Event()
+    asked = []
+
+    def hangs(self, **said):
+        asked.append(said["title"])
+        return goes_on.wait(60)
+
+    monkeypatch.setattr(Apprise, "notify", hangs)
+    monkeypatch.setattr(module, "TIMEOUT_S", 0.05)
+    line = apprise(url="env:WHERE").open({"WHERE": "json://127.0.0.1:9/token-of-mine"})
+    for why in (r"no answer within 0\.05 s", "has not answered to the message before"):
+        with pytest.raises(Undelivered, match=why):
+            asyncio.run(line.show(news(), None))
+    assert len(asked) == 1
+    thread = next(each for each in threading.enumerate() if each.name == "loopwright call")
+    assert thread.daemon
+    goes_on.set()

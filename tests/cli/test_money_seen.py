@@ -17,8 +17,8 @@ from loopwright.cli.app import run_app
 from loopwright.cli.view import View
 from loopwright.core.judge import Rule
 from loopwright.core.values import Failed, Worked
+from loopwright.figures import short, tokens
 from loopwright.ports import Agent, Gate
-from loopwright.report.figures import short, tokens
 from loopwright.stores.sqlite import SqliteStore
 
 STORE = ("--store", "sqlite:///runs.db")

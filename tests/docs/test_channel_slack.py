@@ -36,7 +36,7 @@ def test_the_loop_file_of_the_page_loads_and_is_what_the_page_says(tmp_path):
     found, faults = resolve_channels([*values, "slack:#loops"], project=tmp_path, path="")
     assert not faults
     assert [channel.listen is not None for channel in found] == [False, True, False]
-    assert found[1].secrets == ("SLACK_BOT_TOKEN", "SLACK_APP_TOKEN")
+    assert found[1].secrets == ("SLACK_APP_TOKEN", "SLACK_BOT_TOKEN")
 
 
 def test_the_secrets_are_those_that_are_asked_for():

@@ -7,7 +7,7 @@ import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
 
-from loopwright import vocabulary
+from loopwright import signatures, vocabulary
 from loopwright.serving import hooks
 from loopwright.triggers import watch, webhook
 from loopwright.unattended import triggers_of
@@ -55,5 +55,5 @@ def test_the_figures_of_the_page():
     assert webhook.MOST_BYTES == 1 << 20
     assert "above 1 MB" in PAGE
     assert f"{webhook.DEPTH} levels deep" in PAGE
-    assert f"Each has {webhook.LEAST_KEY} bytes" in PAGE
+    assert f"Each has {signatures.SHORTEST} bytes" in PAGE
     assert f"{watch.MOST:,} files" in PAGE

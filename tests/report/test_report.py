@@ -21,7 +21,7 @@ from loopwright.core.policy import Asking, Policy
 from loopwright.core.state import LoopState
 from loopwright.core.values import Score, Usage, Verdict
 from loopwright.evidence.junit import read as read_junit
-from loopwright.report.figures import safe, score
+from loopwright.figures import safe, score
 from loopwright.report.gather import FIRST, LAST, gather
 from loopwright.report.html import STYLE, html
 from loopwright.report.json import json

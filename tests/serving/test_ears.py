@@ -2,10 +2,12 @@
 
 import asyncio
 import base64
+import hmac
 import json
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from types import SimpleNamespace
+from urllib.parse import urlencode
 
 import pytest
 from posting import awaited, until
@@ -135,6 +137,46 @@ async def test_a_channel_decides_about_the_runs_that_ask_through_its_secret_and_
 
 
 @awaited
+async def test_two_apps_of_slack_are_told_apart_by_the_secret_that_signs(project, store):
+    environ = {"SLACK_BOT_TOKEN": "xoxb-1", "ONE_SECRET": "1" * 32, "TWO_SECRET": "2" * 32}
+    for n, name in enumerate(("one", "two")):
+        use = {"use": "slack", "channel": "#c", "secret": f"{name.upper()}_SECRET"}
+        run(loop("inbox", use) if n else loop(use), name)
+    heard = ears(project)
+    heard.environ = environ
+
+    def click(secret, name):
+        value = f"approve:{Journal(store, name).state.approval.id}:{name}"
+        payload = {"type": "block_actions", "user": {"id": "U0MIRA"}, "actions": [{"value": value}]}
+        body, now = urlencode({"payload": json.dumps(payload)}).encode(), datetime.now(UTC)
+        stamp = str(int(now.timestamp()))
+        made = hmac.digest(environ[secret].encode(), b"v0:" + stamp.encode() + b":" + body, "sha256").hex()
+        headers = {"x-slack-request-timestamp": stamp, "x-slack-signature": f"v0={made}"}
+        return Incoming(headers=headers, body=body, now=now)
+
+    def decided(name):
+        return people.standing(store, name, Journal(store, name).state.approval.id) is not None
+
+    assert (
+        await heard.hear("slack", click("ONE_SECRET", "two"))
+    ).status == 200  # by the other app: told, not taken
+    assert not decided("two")
+    for name in ("one", "two"):
+        assert (await heard.hear("slack", click(f"{name.upper()}_SECRET", name))).status == 200
+        assert decided(name)
+
+
+@awaited
+async def test_who_knows_no_secret_makes_nobody_read_the_store(project, store, monkeypatch):
+    heard, read = ears(project), []
+    refresh = Ears._refresh
+    monkeypatch.setattr(Ears, "_refresh", lambda self: read.append(refresh(self)))
+    for _ in range(3):
+        assert (await heard.hear("webhook", signed(ONE, "r", "f" * 16))).status == 404
+    assert len(read) == 1
+
+
+@awaited
 async def test_a_channel_that_breaks_is_said_and_is_no_fault_of_the_server(project, monkeypatch):
     async def breaks(*_):
         raise RuntimeError("no\nway")
@@ -144,10 +186,13 @@ async def test_a_channel_that_breaks_is_said_and_is_no_fault_of_the_server(proje
 
     told = []
     heard = ears(project, told=told.append)
-    heard._known = {
-        ("x", "1"): Channel(name="x", open=None, hear=breaks),
-        ("y", "1"): Channel(name="y-2", open=None, hear=fine),
-    }
+    heard._looked, heard._known = (
+        True,
+        {
+            ("x", "1"): Channel(name="x", open=None, hear=breaks),
+            ("y", "1"): Channel(name="y-2", open=None, hear=fine),
+        },
+    )
     incoming = Incoming(headers={}, body=b"", now=datetime.now(UTC))
     assert (await heard.hear("x", incoming)).status == 400
     assert (await heard.hear("y", incoming)).status == 200
@@ -183,3 +228,13 @@ async def test_who_listens_is_kept_listening_once_per_secret_as_long_as_somebody
     task.cancel()
     await asyncio.wait([task])
     assert task.cancelled()
+
+
+def test_what_a_run_asks_through_is_read_once_also_where_that_is_nothing(project, store, monkeypatch):
+    read = []
+    monkeypatch.setattr("loopwright.serving.ears._values", lambda store, run: read.append(run) or ())
+    run(Loop("g", agent=agent, gates=[gate], approval={"when": "always"}, store=URL), "r")
+    listening = ears(project)
+    listening._refresh()
+    listening._refresh()
+    assert read == ["r"]

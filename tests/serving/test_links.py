@@ -182,6 +182,10 @@ def test_an_answer_to_an_old_request_is_not_one_to_the_new(project, store):
     assert (told.word, "sent back by ann (cli)" in told.text) == ("conflict", True)
     assert people.standing(store, "r", second) is None
     assert Journal(store, "r").state.approval.id == second
+    for begins in (second[:1], second[:11]):  # could be anything
+        vague = Answered(run="r", approval=begins, answer="approve", by="ann")
+        assert answered(store, vague, "webhook", environ={}).word == "unknown"
+    assert people.standing(store, "r", second) is None
     short = answered(
         store, Answered(run="r", approval=second[:12], answer="approve", by="ann"), "cli", environ={}
     )

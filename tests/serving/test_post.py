@@ -22,7 +22,7 @@ from loopwright.hosts.local import resume
 from loopwright.hosts.people import Said
 from loopwright.hosts.ways import Ways
 from loopwright.journal import Journal, history
-from loopwright.serving import due
+from loopwright.serving import delivered, due
 from loopwright.serving.card import Source
 from loopwright.serving.due import Desk
 from loopwright.serving.post import Pace
@@ -334,7 +334,7 @@ async def test_of_two_servers_one_sends_and_the_other_takes_over_when_it_is_kill
         await until(lambda: len(noticed(store, "r")) == 2)
         async with at_work(made(project)) as post:
             asking(project, "second")
-            await until(lambda: len(noticed(store, "second")) == 2)
+            await until(lambda: sum(key.endswith("/sent") for key in due.records(store, "second")) == 2)
             assert not post.state().leads
             first.kill()
             first.wait()
@@ -488,3 +488,127 @@ def test_every_store_keeps_what_was_sent(project, url):
     assert due.records(store, "r")["news/finished/x/wire/sent"]["ref"] == "1"
     assert "post:r" not in [run for run, _ in store.heads()]
     store.close()
+
+
+# Found by trying to break it
+
+
+@awaited
+async def test_killed_between_the_two_records_the_run_knows_of_its_notice(project, store, monkeypatch):
+    asking(project, channels=("a",))
+    kept = due.record
+
+    def killed(store, each, end, **said):
+        if end == "sent":
+            raise SystemExit  # as a process that is gone by now
+        return kept(store, each, end, **said)
+
+    monkeypatch.setattr(due, "record", killed)
+    (each,) = Desk().look(store, Source(project=project, environ={}), datetime.now(UTC))
+    with pytest.raises(SystemExit):
+        delivered.was_sent(store, each, "ref-a")
+    (found,) = noticed(store, "r").values()
+    assert (found.ref, found.problem) == ("ref-a", None)
+
+
+@awaited
+async def test_a_channel_that_asks_for_a_day_is_asked_again_within_the_hour(project, store):
+    mode(project, "a", "wait 86400")
+    asking(project, channels=("a",))  # without a timeout: it is worth sending for a day
+    async with at_work(made(project)) as post:
+        (pending,) = await until(lambda: post.state().pending)
+        await until(lambda: post.state().pending[0].again_s is not None)
+        assert not pending.lost
+        assert 3500 < post.state().pending[0].again_s <= 3600
+        assert post.state().undelivered == 1
+
+
+@awaited
+async def test_what_waits_behind_a_hanging_channel_is_seen_and_not_sent_once_it_is_answered(project, store):
+    mode(project, "a", "hangs")
+    runs = {"r", "second", "third"}
+    for name in runs:
+        asking(project, name, channels=("a",))
+    async with at_work(made(project, pace=Pace(look_s=0.02, try_s=0.6, delays_s=(0.02,)))) as post:
+        await until(lambda: post.state().undelivered == 3)
+        tried = {line["run"] for line in lines(project / "a.tries")}
+        assert len(tried) < 3  # and yet nobody is reached
+        (last,) = runs - tried if len(tried) == 2 else sorted(runs - tried)[:1]
+        answer(store, last, "approve")
+        mode(project, "a", "")
+        await until(lambda: not post._tasks and len(sent(project, "a")) == 2)
+        await looked(post)
+    assert {line["run"] for line in sent(project, "a")} == runs - {last}
+
+
+@awaited
+async def test_an_old_message_is_brought_up_to_date_by_a_server_that_starts_days_later(project, store):
+    asking(project, channels=("a",), notify=("n",))
+    async with at_work(made(project)):
+        await until(lambda: len(sent(project, "a")) == len(sent(project, "n")) == 1)
+    answer(store, "r", "approve")
+    asking(project, channels=("a",), notify=("n",))
+    later, source = datetime.now(UTC) + timedelta(days=4), Source(project=project, environ={})
+    (each,) = Desk().look(store, source, later)  # and its end is no news by now
+    assert (each.mark, each.channel.name, each.card.decided.answer) == ("over", "a", "approve")
+    due.record(store, each, "over")
+    assert Desk().look(store, source, later) == []
+
+
+@awaited
+async def test_an_outcome_that_cannot_be_shown_is_said(project, store):
+    told = []
+    asking(project, channels=("a",))
+    async with at_work(made(project, tell=told.append)) as post:
+        await until(lambda: sent(project, "a"))
+        mode(project, "a", "never")
+        answer(store, "r", "approve")
+        await until(lambda: told)
+        await looked(post)
+    assert told == ["r: how the request ended by a could not be sent and is given up: no such channel"]
+
+
+def test_a_look_makes_no_more_cards_than_there_is_room_for(project, store, monkeypatch):
+    for n in range(4):
+        asking(project, f"r{n}", channels=("a",))
+    desk, source = Desk(), Source(project=project, environ={})
+    looks = [
+        [each.run for each in desk.look(store, source, datetime.now(UTC), room=room)] for room in (3, 0, 3, 3)
+    ]
+    assert [len(look) for look in looks] == [3, 0, 1, 0]
+    assert sorted(looks[0] + looks[2]) == ["r0", "r1", "r2", "r3"]
+    monkeypatch.setattr(due, "LOOK_S", 0.0)  # and its lease is not lost over it
+    assert Desk().look(store, source, datetime.now(UTC)) == []
+
+
+@awaited
+async def test_while_the_store_takes_nothing_what_was_sent_is_not_sent_again(project, store, monkeypatch):
+    told, full = [], [True]
+
+    def failing(name, fails=lambda *_: True):
+        kept = getattr(type(store), name)
+
+        def called(self, *given):
+            if full and fails(*given):
+                raise StoreError("the disk is full")
+            return kept(self, *given)
+
+        monkeypatch.setattr(type(store), name, called)
+
+    asking(project, channels=("a",))
+    async with at_work(made(project, tell=told.append, pace=Pace(look_s=0.02, lease_s=0.2))) as post:
+        failing("signal", lambda _, key, __: key.endswith("/sent"))
+        await until(lambda: sent(project, "a") and told)
+        failing("renew")
+        await until(lambda: not post._leads)  # another may lead by now
+        assert len(told) <= 3
+        full.clear()
+        await until(
+            lambda: post._leads and f"ask/{approval_of(store)[:12]}/a/sent" in due.records(store, "r")
+        )
+        await looked(post)
+    assert len(sent(project, "a")) == 1
+
+
+def approval_of(store):
+    return Journal(store, "r").state.approval.id

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -51,7 +54,9 @@ def test_a_start_is_kept_until_a_server_comes_and_the_same_key_is_the_same_run(s
     assert stage.calls == []
     with serving(stage) as process:
         assert over(stage, run).reason == "quality_reached"
-        later = start(stage)
+        told = stage("start", "loop.toml", expect=0)
+        assert "is begun: the server here works on it" in told.err
+        later = told.out.strip()
         assert over(stage, later).reason == "quality_reached"
         assert ended(process) == 143
     started = stage.of(ev.RunStarted, run)[0]
@@ -61,6 +66,30 @@ def test_a_start_is_kept_until_a_server_comes_and_the_same_key_is_the_same_run(s
         "run",
     )
     assert (stage.folder / "work.txt").exists() is False  # the user's own files were not worked in
+
+
+HANGS = """
+import asyncio, time
+from loopwright.cli import serve
+serve.LONGEST_S = 0.2
+async def main():
+    hangs = asyncio.create_task(asyncio.to_thread(time.sleep, 60))
+    await asyncio.sleep(0)
+    serve._leaving(lambda: None)
+    hangs.cancel()
+asyncio.run(main())
+"""
+
+
+def test_a_thread_that_hangs_does_not_keep_a_server_from_ending():
+    began = time.monotonic()
+    assert subprocess.run([sys.executable, "-c", HANGS], check=False).returncode == 143
+    assert time.monotonic() - began < 30
+
+
+def test_a_start_that_no_server_could_find_is_refused(stage):
+    loop(stage)
+    assert "name a store that lasts" in stage("start", "loop.toml", "--store", "memory:", expect=2).err
 
 
 def test_a_server_that_is_killed_loses_nothing_and_the_next_goes_on(stage):

@@ -13,6 +13,7 @@ from loopwright.core.events import RunFinished
 from loopwright.errors import UsageError
 from loopwright.journal import Journal
 from loopwright.serving import starts, watches
+from loopwright.serving.others import in_place
 from loopwright.triggers import watch
 
 LOOP = '[[trigger]]\nwatch = "src/**/*.py"\n'
@@ -219,6 +220,15 @@ def test_what_a_run_in_the_project_folder_leaves_starts_none(project):
             await eyes.looked(lambda: len(eyes.runs()) == 2)
 
     asyncio.run(main())
+
+
+def test_a_long_silent_run_in_the_project_folder_is_seen_behind_many_others(project, monkeypatch):
+    monkeypatch.setattr("loopwright.serving.others.NEWEST", 2)
+    server = live(project, green=IN_PLACE, other=LOOP + '[workspace]\nmode = "none"\n')
+    server.begin("green", origin="start")
+    for _ in range(3):
+        server.begin("other", origin="start")
+    assert in_place(server.store, project, {}).busy
 
 
 def test_a_run_in_the_project_folder_that_is_over_before_anybody_looks(project):

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import threading
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from loopwright import Loop
+from loopwright.assembled import assemble
+from loopwright.codec import encode_signal
 from loopwright.core import events as ev
 from loopwright.core.values import Failed, Result, Usage, Worked
 from loopwright.errors import StoreError
@@ -18,8 +23,11 @@ from loopwright.hosts.ways import Ways
 from loopwright.journal import Journal, history
 from loopwright.ports import Agent
 from loopwright.serving import workers as workers_module
+from loopwright.serving.starts import begin
 from loopwright.serving.workers import Workers, wants
 from loopwright.stores.memory import MemoryStore
+from loopwright.stores.sqlite import SqliteStore
+from loopwright.workspace import copies
 
 NOW = datetime(2026, 11, 30, tzinfo=UTC)
 
@@ -161,3 +169,156 @@ def test_what_is_not_for_a_server_is_left_alone():
     assert asyncio.run(swept()) == frozenset()
     assert (told, watch.problems) == ([], {})
     assert Journal(store, "r").state.claim is None
+
+
+# runs that cannot go on, on a real store
+
+
+def project(tmp_path, **said):
+    """A store with one run, begun by a server's `start`, of a loop whose agent is a shell command."""
+    loop = Loop(
+        "g", name="n", **{"gates": ["true"], "workspace": {"mode": "none"}, "if_passing": "run", **said}
+    )
+    store = SqliteStore(tmp_path / "runs.db")
+    environ = {"PATH": os.environ["PATH"]}
+    assembled = assemble(loop, project=tmp_path, path=environ["PATH"])
+    begin(store, assembled, "r", project=tmp_path, environ=environ, origin="start")
+    ways = Ways(project=tmp_path, store=store, environ=environ, holds=True, patience_s=0.0)
+    told: list[str] = []
+    return store, Workers(store=store, limit=2, ways=lambda run, state: ways, tell=told.append), told
+
+
+async def swept(watch, times=1):
+    """So many looks, each until nothing is in hand."""
+    for _ in range(times):
+        watch.sweep()
+        while watch.working:
+            await asyncio.wait(watch._tasks.values())
+
+
+def test_a_run_whose_setup_fails_is_not_tried_again_at_once(tmp_path):
+    setup = f"sh -c 'echo x >> {tmp_path}/tries; exit 3'"
+    store, watch, told = project(tmp_path, agent="true", workspace={"mode": "folder", "setup": [setup]})
+    watch.nudge()
+    asyncio.run(swept(watch, 5))
+    watch.nudge()  # others are begun
+    asyncio.run(swept(watch))
+    assert (tmp_path / "tries").read_text() == "x\n"
+    (line,) = told
+    assert "loopwright stop r ends it" in line
+    assert [*watch.problems] == ["r"]
+    left = [each.name for each in (tmp_path / ".agent-state/workspaces").glob("r~*")]
+    assert left == []
+    store.signal("r", "stop/1", encode_signal(ev.StopRequested(by="mira", key="stop/1"), NOW))
+    asyncio.run(swept(watch))  # what a person asks needs no folder that was set up
+    assert Journal(store, "r").state.finished.reason == "stopped_by_user"
+
+
+def test_a_fault_of_our_own_in_one_run_is_told_and_not_met_again_at_once(tmp_path, monkeypatch):
+    tried = []
+
+    async def take_up(run, ways):
+        tried.append(run)
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(workers_module, "take_up", take_up)
+    _, watch, told = project(tmp_path, agent="true")
+    asyncio.run(swept(watch, 3))
+    assert tried == ["r"]
+    assert "OSError: no space left on device" in told[0]
+
+
+LIMITED = "sh -c 'echo 429 too many requests. Retry-After: 60 >&2; exit 1'"
+
+
+def later(monkeypatch, seconds):
+    """The monotonic clock of the server's looks, so much later."""
+    real = time.monotonic
+    monkeypatch.setattr(workers_module.time, "monotonic", lambda: real() + seconds)
+
+
+def test_a_run_that_is_paused_in_a_wait_rests_when_the_wait_is_over(tmp_path, monkeypatch):
+    store, watch, _ = project(tmp_path, agent=LIMITED)
+    asyncio.run(swept(watch))
+    pause = ev.PauseRequested(now=True, by="mira", key="pause/1")
+    store.signal("r", "pause/1", encode_signal(pause, NOW))
+    monkeypatch.setattr(workers_module, "TICK_S", 0.0)
+    asyncio.run(swept(watch, 2))
+    later(monkeypatch, 100)
+    before = Journal(store, "r").n
+    asyncio.run(swept(watch, 3))
+    assert Journal(store, "r").state.paused
+    assert Journal(store, "r").n == before
+
+
+def test_a_run_with_which_nothing_can_be_done_is_looked_at_later_and_later(tmp_path, monkeypatch):
+    store, watch, _ = project(tmp_path, agent=LIMITED)
+    monkeypatch.setattr(workers_module, "TICK_S", 0.0)
+    asyncio.run(swept(watch))
+    monkeypatch.setattr(workers_module, "wants", lambda head, **_: True)
+    asyncio.run(swept(watch, 6))
+    assert len(facts(store, "r", ev.Claimed)) == 2
+
+
+def test_a_wait_is_over_although_the_clock_was_set_back_a_day(tmp_path, monkeypatch):
+    class Tomorrow:
+        fromtimestamp = datetime.fromtimestamp
+
+        @staticmethod
+        def now(tz=None):
+            return datetime.now(tz) + timedelta(days=1)
+
+    store, watch, _ = project(tmp_path, agent=LIMITED)
+    with monkeypatch.context() as patch:
+        patch.setattr("loopwright.clock.datetime", Tomorrow)
+        asyncio.run(swept(watch))
+    assert len(facts(store, "r", ev.AttemptStarted)) == 1
+    asyncio.run(swept(watch))
+    later(monkeypatch, 100)
+    asyncio.run(swept(watch))
+    assert len(facts(store, "r", ev.AttemptStarted)) == 2
+
+
+def test_a_store_whose_file_is_gone_cannot_be_read(tmp_path):
+    _store, watch, _ = project(tmp_path, agent="true")
+    (tmp_path / "runs.db").unlink()
+    with pytest.raises(StoreError, match="was removed or replaced while it was in use"):
+        watch.sweep()
+
+
+def test_a_run_that_is_only_made_ready_does_not_keep_a_server_from_leaving(tmp_path):
+    setup = f"sh -c 'echo x > {tmp_path}/begun; sleep 60; true'"
+    store, watch, _ = project(tmp_path, agent="true", workspace={"mode": "folder", "setup": [setup]})
+
+    async def left():
+        watch.sweep()
+        while not (tmp_path / "begun").exists():  # noqa: ASYNC110 - another process makes it
+            await asyncio.sleep(0.01)
+        began = time.monotonic()
+        await watch.leave(30.0)
+        return time.monotonic() - began
+
+    assert asyncio.run(left()) < 15
+    assert list((tmp_path / ".agent-state/workspaces").glob("r*")) == []
+    assert (watch.working, Journal(store, "r").state.claim) == (frozenset(), None)
+
+
+def test_a_folder_that_is_being_made_when_a_server_leaves_is_removed(tmp_path, monkeypatch):
+    making, goes_on, make = threading.Event(), threading.Event(), copies.make
+
+    def slowly(*args, **more):
+        making.set()
+        goes_on.wait(20)
+        return make(*args, **more)
+
+    monkeypatch.setattr(copies, "make", slowly)
+    _, watch, told = project(tmp_path, agent="true", workspace={"mode": "folder"})
+
+    async def left():
+        watch.sweep()
+        await asyncio.to_thread(making.wait, 20)
+        asyncio.get_running_loop().call_later(0.2, goes_on.set)
+        await watch.leave(30.0)
+
+    asyncio.run(left())
+    assert (list((tmp_path / ".agent-state/workspaces").glob("r*")), told) == ([], [])

@@ -44,7 +44,7 @@ def test_all_is_well_and_nothing_is_sent(doctor, fake):
     assert manifest["settings"]["interactivity"] == {"is_enabled": True}
     assert manifest["oauth_config"]["scopes"]["bot"] == ["chat:write", "files:write"]
     assert found["token"] == [("ok", "good for loopwright in Acme", "")]
-    assert found["secrets"] == [("ok", "SLACK_BOT_TOKEN, SLACK_APP_TOKEN are set", "")]
+    assert found["secrets"] == [("ok", "SLACK_APP_TOKEN, SLACK_BOT_TOKEN are set", "")]
     assert [method for method, _ in fake.calls] == ["auth.test", "apps.connections.open"]
 
 

@@ -8,7 +8,7 @@ from fake_slack import check_blocks, check_text, check_view
 
 from loopwright.cards import Decided
 from loopwright.channels import _slack_blocks as drawn
-from loopwright.channels._slack_text import bars, clean, cut, escaped, number
+from loopwright.channels._slack_text import bars, clean, cut, escaped
 from loopwright.core.showing import Effect
 from loopwright.core.values import Score, Scored
 
@@ -62,7 +62,7 @@ def test_a_request_has_all_that_a_person_needs_to_decide(card):
         "plateau (#2): no better for 3 iterations",
         "✗  pytest  0.88 (14 passed)  required  2 of 16 fail: t_a, t_b",
         "✓  ruff    1.00              required",
-        "!  judge   –                 advisory  no answer",
+        "!  judge   -                 advisory  no answer",
         "The agent says",
         "I mended the parser.",
         "*Answer until* <!date^1772409600^{date_short_pretty} {time}|2026-03-02 00:00 UTC>. After that the run rests",
@@ -252,7 +252,6 @@ def test_forms_hold_which_request_they_are_about(card):
 
 def test_the_small_parts():
     assert bars((0.0, None, 1.0)) == "▁·█"
-    assert (number(0.999), number(1.0), number(None)) == ("0.99", "1.00", "–")
     assert clean("a\x1b[1mb\x1b[0m\r\n\tc\u2066") == "ab\n\tc\\u2066"
     assert cut("x" * 5, 5) == "xxxxx"
     assert cut("x" * 6, 5) == "xxxx…"

@@ -83,7 +83,7 @@ def test_a_diff_that_cannot_be_sent_is_said_and_the_request_stands(fake, show, c
             None,
             "ratelimited",
         ),
-        ((429, {"Retry-After": "99999999"}, b"slow down"), False, 3600.0, "non-JSON"),
+        ((429, {"Retry-After": "99999999"}, b"slow down"), False, 99999999.0, "non-JSON"),
         ((503, {}, b"<html>down</html>"), False, None, "non-JSON"),
         ((500, {}, b'{"ok": false, "error": "fatal_error"}'), False, None, "fatal_error"),
         ((502, {}, b'{"ok": false, "error": "odd_gateway"}'), False, None, "odd_gateway"),
@@ -153,9 +153,9 @@ def test_without_its_secrets_it_does_not_open(mode, environ, problems):
 
 def test_each_mode_needs_and_hears_what_it_says():
     http, socket = slack(channel="#l"), slack(channel="#l", mode="socket", token="A", app_token="B")
-    assert http.secrets == ("SLACK_BOT_TOKEN", "SLACK_SIGNING_SECRET")
+    assert http.secrets == ("SLACK_SIGNING_SECRET", "SLACK_BOT_TOKEN")
     assert (http.hear is not None, http.listen) == (True, None)
-    assert socket.secrets == ("A", "B")
+    assert socket.secrets == ("B", "A")
     assert (socket.hear, socket.listen is not None) == (None, True)
     assert (http.linked, socket.linked) == (True, False), "Slack must reach the server, or is reached by it"
     assert http.remote

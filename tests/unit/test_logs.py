@@ -151,7 +151,11 @@ FACTS = (
     ),
     (ev.ApprovalDecided(id="i", answer="expired"), "info", "request decided: expired"),
     (ev.Noticed(approval="i", channel="slack"), "info", "shown on slack"),
-    (ev.Noticed(approval="i", channel="slack", problem=CANARY), "warning", "could not be shown on slack"),
+    (
+        ev.Noticed(approval="i", channel="slack", problem=CANARY),
+        "warning",
+        "a request met a problem on slack",
+    ),
     (ev.Delivered(to="branch", ref="x"), "info", "delivered as branch"),
     (ev.Delivered(to="branch", problem=CANARY), "warning", "could not be delivered as branch"),
     (ev.StopRequested(by="ann"), "info", "stop asked by ann"),

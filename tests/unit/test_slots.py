@@ -8,6 +8,7 @@ from a_server import LOOP, Server, cron, finish, utc
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from loopwright.core.events import PauseRequested
 from loopwright.errors import StoreError
 from loopwright.journal import Journal
 from loopwright.serving import slots, starts, turns
@@ -155,6 +156,17 @@ def test_a_slot_starts_one_run_whose_id_is_the_slot(server):
     server.look(seconds=1)
     server.again().look()
     assert len(server.history()) == 1
+
+
+def test_each_slot_is_counted_by_the_server_that_decided_it(tmp_path):
+    server = served(tmp_path, cron("0 2 * * *", misfire="skip"))
+    counted = []
+    server.look()
+    server.watch.count = lambda loop, what: counted.append((loop, what))
+    server.look("2026-12-01T02:00:00")
+    server.look("2026-12-02T09:00:00")
+    server.look(seconds=1)
+    assert counted == [("nightly", "started"), ("nightly", "skipped")]
 
 
 def test_nothing_was_missed_before_a_schedule_was_first_seen(server):
@@ -564,6 +576,35 @@ def test_runs_take_their_turns(tmp_path):
     finish(server.store, runs[0], server.at)
     its_turn = turns.turn(server)
     assert whose() == [runs[1]]
+
+
+def test_what_rests_before_others_is_told_with_what_to_do_once(tmp_path):
+    server = served(tmp_path, cron("* * * * *", overlap="queue"))
+    server.look()
+    runs = []
+    for _ in range(3):
+        server.look(minutes=1)
+        runs.append(f"nightly-{server.at:%Y%m%dT%H%MZ}")
+    first = Journal(server.store, runs[0])
+    first.record(server.at, PauseRequested(now=True, by="mira"))
+    first.flush()
+    server.told.clear()
+    its_turn = turns.turn(server)
+    for run in runs[1:]:
+        assert not its_turn(Journal(server.store, run).state, {})
+    assert server.told == [
+        f"{runs[1]} waits for its turn: {runs[0]} is before it (paused); answer, resume or stop that one"
+    ]
+
+
+def test_a_run_whose_head_is_lost_is_under_way_all_the_same(tmp_path):
+    server = served(tmp_path, cron("* * * * *"))
+    server.look()
+    server.look(minutes=1)
+    (run,) = server.active()
+    server.store._heads[run] = (True, b"")
+    assert [(each.run, each.begun) for each in turns.under_way(server.store, "nightly")] == [(run, True)]
+    assert turns.under_way(server.store, "another") == []
 
 
 def test_whose_turn_it_is_does_not_hang_on_clocks():

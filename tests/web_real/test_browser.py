@@ -3,7 +3,9 @@
 Pictures for the docs are taken anew with LOOPWRIGHT_PICTURES=1.
 """
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -93,8 +95,9 @@ class Place:
         told = []
         for line in self.process.stderr:
             told.append(line)
-            if line.startswith("the page of mira: "):
-                self.link = line.partition(": ")[2].strip()
+            if found := re.search(r"the page is at (\S+) for mira:", line):
+                tokens = json.loads((self.folder / ".agent-state/server/tokens.json").read_text())
+                self.link = f"{found[1]}/?token={tokens['mira']}"
                 break
         assert self.link, told
         self.port = self.link.split(":")[2].split("/")[0]

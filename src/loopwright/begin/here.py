@@ -22,10 +22,10 @@ from loopwright.assembled import assemble
 from loopwright.begin.findings import Finding, Here, Status
 from loopwright.config import Loaded
 from loopwright.errors import ConfigError, NotStartable, StoreError
+from loopwright.figures import brief, count, moment
 from loopwright.hosts import apart, environment, take
 from loopwright.hosts.ways import STATE, Ways
 from loopwright.journal import Journal
-from loopwright.report.figures import brief, count, moment
 from loopwright.stores.opened import open_store, store_exists, store_path
 from loopwright.triggers.cron import schedules
 from loopwright.unattended import triggers_of

@@ -23,11 +23,11 @@ from loopwright.core.limits import Limits
 from loopwright.core.policy import Asking
 from loopwright.core.values import Score
 from loopwright.errors import ConfigError, UsageError
+from loopwright.figures import brief, safe
 from loopwright.hosts import environment
 from loopwright.hosts.rehearse import rehearse
 from loopwright.hosts.ways import Ways
 from loopwright.loop import Loop
-from loopwright.report.figures import brief, safe
 from loopwright.units import duration
 
 TRIAL_S: Final = 60.0  # for each gate

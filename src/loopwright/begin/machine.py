@@ -19,7 +19,7 @@ from loopwright.begin.findings import Finding, Here, Status
 from loopwright.begin.tools import CODERS, wanted
 from loopwright.config import Loaded
 from loopwright.errors import WorkspaceError
-from loopwright.report.figures import brief
+from loopwright.figures import brief
 from loopwright.supervise import child_environment, tool_path
 from loopwright.workspace.plumbing import find_git
 

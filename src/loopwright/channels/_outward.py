@@ -14,14 +14,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from socket import SOCK_STREAM
+from socket import SOCK_STREAM, getaddrinfo
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
+from loopwright.calling import Late, Raised, Threads
 from loopwright.errors import ConfigError, Undelivered
 from loopwright.figures import brief
 
 HEAD_BYTES: Final = 32 << 10
+NAME_S: Final = 10.0  # until a name is found
 _NAT64: Final = (ipaddress.ip_network("64:ff9b::/96"), ipaddress.ip_network("64:ff9b:1::/48"))
 
 
@@ -65,11 +67,16 @@ def is_public(text: str) -> bool:
 
 async def resolved(host: str, port: int, *, private: bool) -> str:
     """The address to connect to; `Undelivered`, for good, where one of those that `host` has must not be reached."""
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=SOCK_STREAM)
-    except (OSError, UnicodeError):
-        raise Undelivered(f"{brief(host)} cannot be found") from None
-    addresses = [str(each[4][0]) for each in found]
+    # In a thread that nobody waits for at the end: a net without names would keep the server from leaving.
+    match await Threads(getaddrinfo).call(host, port, 0, SOCK_STREAM, timeout_s=NAME_S, grace_s=0):
+        case Late():
+            raise Undelivered(f"{brief(host)} cannot be found within {NAME_S:g} s")
+        case Raised(error=OSError() | UnicodeError()):
+            raise Undelivered(f"{brief(host)} cannot be found")
+        case Raised(error=error):
+            raise error
+        case found:
+            addresses = [str(each[4][0]) for each in found]
     if not private and (inside := [each for each in addresses if not is_public(each)]):
         raise Undelivered(
             f"{brief(host)} is {inside[0]}, which is not on the public net: allow_private = true lets it be",

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from loopwright.calling import Late, Raised, Threads
+from loopwright.channels._outward import seconds_of
 from loopwright.errors import ConfigError, Undelivered
 
 CALL_S: Final = 6.0  # what one exchange with Slack may take; a message with its file stays below 15 s
@@ -22,6 +23,7 @@ CLOSE_S: Final = 0.5
 PING_S: Final = 5.0  # how often a connection is looked at; one that is gone is opened anew
 FIRST_S: Final = 1.0  # between two attempts to connect, at first
 LONGEST_S: Final = 60.0
+LATEST_S: Final = 3600.0  # where Slack says when
 HOOKS: Final = "hooks.slack.com"
 _QUIET: Final = logging.getLogger(
     f"{__name__}.calls"
@@ -167,9 +169,8 @@ def refused(method: str, found: Payload) -> Undelivered:
     error, status = str(found.get("error") or "no reason"), found.get("status") or 200
     told = error.isidentifier() and error not in _PASSING  # a word of Slack's for what stays so
     if status == 429 or status >= 500 or not told:
-        after = str(found.get("retry_after") or "")
-        wait = float(min(int(after), 3600)) if after.isascii() and after.isdecimal() else None
-        return Undelivered(f"slack: {method}: {error[:100]}", retry_after_s=wait)
+        wait_s = seconds_of(str(found.get("retry_after") or ""))
+        return Undelivered(f"slack: {method}: {error[:100]}", retry_after_s=wait_s)
     do = _DO.get(error, "")
     if error == "missing_scope" and (needed := found.get("needed")):
         do = f"{do} ({str(needed)[:100]})"
@@ -197,7 +198,7 @@ async def socket(app_token: str, url: str, heard: Callable[[Payload], Awaitable[
             after_s = getattr(got, "retry_after_s", None) or 0.0
         finally:
             await Threads(line.close).call(timeout_s=CLOSE_S, grace_s=0)
-        await asyncio.sleep(max(wait_s, after_s))
+        await asyncio.sleep(max(wait_s, min(LATEST_S, after_s)))
         wait_s = min(LONGEST_S, 2 * wait_s)
 
 

@@ -21,7 +21,6 @@ from loopwright.channels._slack_text import (
     line,
     marked,
     moment,
-    number,
     plain,
     said,
     small,
@@ -30,6 +29,7 @@ from loopwright.channels._slack_text import (
 )
 from loopwright.core.showing import Effect, Shown
 from loopwright.core.values import Scored
+from loopwright.figures import MARKS, count, score, seconds
 
 Word: TypeAlias = Literal["approve", "override", "revise", "reject"]
 
@@ -38,7 +38,6 @@ NOTE: Final = 3000  # characters of a form's field
 FIELD: Final = "said"
 FORM: Final = "loopwright"
 _GATES: Final = 25
-_MARKS: Final = {"pass": "✓", "fail": "✗", "error": "!", "skipped": "-"}
 _PERSON: Final = re.compile(r"[UW][A-Z0-9]{2,20}")
 _ENDED: Final = {
     "approve": "Approved",
@@ -158,9 +157,9 @@ def _by(end: Decided) -> str:
 def _facts(card: Card, shown: Shown, share: float) -> Iterator[tuple[str, str]]:
     yield "Changed", _changed(card)
     trend = f"  {bars(shown.trend)}" if len(shown.trend) > 1 else ""
-    yield "Score", f"{number(shown.score)}{trend}" if shown.score is not None or trend else ""
+    yield "Score", f"{score(shown.score)}{trend}" if shown.score is not None or trend else ""
     yield "Cost", _cost(shown)
-    yield "Time", _length(shown.seconds)
+    yield "Time", seconds(shown.seconds)
     for alert in shown.alerts:
         yield "Alert", line(alert, int(300 * share))
 
@@ -168,7 +167,7 @@ def _facts(card: Card, shown: Shown, share: float) -> Iterator[tuple[str, str]]:
 def _changed(card: Card) -> str:
     if card.files is None:
         return "not known"
-    files = f"{card.files:,} file{'' if card.files == 1 else 's'}, +{card.added:,} −{card.removed:,}"
+    files = f"{count(card.files, 'file')}, +{card.added:,} −{card.removed:,}"
     if is_open(card) and card.link is None and card.patch:
         return f"{files}; the diff is in the thread"
     return files
@@ -184,30 +183,22 @@ def _cost(shown: Shown) -> str:
     return f"${shown.cost_usd:.2f}{ahead}"
 
 
-def _length(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours}h{minutes:02d}m"
-    return f"{minutes}m{rest:02d}s" if minutes else f"{seconds:.1f}s"
-
-
 def _rows(card: Card, gates: tuple[Scored, ...]) -> Iterator[tuple[str, ...]]:
     """The table of the gates; which are required is a column where that is known."""
     known = card.required
     yield ("", "gate", "value", *(() if known is None else ("",)), "reason")
     for each in gates:
-        score = each.score
-        value_ = number(score.value) if score.status in {"pass", "fail", None} else "–"
-        if score.raw is not None:
-            value_ += f" ({score.raw:g}{score.unit and ' ' + line(score.unit, 8)})"
+        given = each.score
+        value_ = score(given.value if given.status in {"pass", "fail", None} else None)
+        if given.raw is not None:
+            value_ += f" ({given.raw:g}{given.unit and ' ' + line(given.unit, 8)})"
         need = () if known is None else ("required" if each.gate in known else "advisory",)
         yield (
-            _MARKS.get(score.status or "", "?"),
+            MARKS.get(given.status, "?"),
             line(each.gate, 30),
             value_,
             *need,
-            line(score.reason, 120),
+            line(given.reason, 120),
         )
 
 
@@ -264,7 +255,7 @@ def _news(card: Card, share: float) -> Iterator[Block]:
         ("Why", line(str(head.get("explanation") or ""), int(600 * share))),
         ("Ended", line(str(head.get("reason") or ""), 60)),
         ("Iterations", str(head["iterations"]) if head.get("iterations") is not None else ""),
-        ("Best score", number(head["best_score"]) if head.get("best_score") is not None else ""),
+        ("Best score", score(head["best_score"]) if head.get("best_score") is not None else ""),
         (
             "Cost",
             ""

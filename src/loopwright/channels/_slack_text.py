@@ -7,28 +7,20 @@ shown, not obeyed.
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
+from loopwright import figures
+
 Block: TypeAlias = dict[str, Any]
 
-BARS: Final = "▁▂▃▄▅▆▇█"
-_DRIVING: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-_ESCAPES: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 _MARKUP: Final = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 def clean(text: str) -> str:
     """`text` without colours; what else could change how it is read is shown by its number."""
-    text = _ESCAPES.sub("", text).replace("\r\n", "\n")
-    return "".join(c if c in "\n\t" or not _drives(c) else f"\\u{ord(c):04x}" for c in text)
-
-
-def _drives(char: str) -> bool:
-    return not char.isprintable() and unicodedata.category(char) in _DRIVING
+    return figures.safe(figures.colourless(text).replace("\r\n", "\n"))
 
 
 def cut(text: str, most: int) -> str:
@@ -115,13 +107,7 @@ def table(rows: Iterable[tuple[str, ...]], most: int) -> list[Block]:
 
 def bars(values: Iterable[float | None]) -> str:
     """Numbers from 0 to 1 as small bars; a dot for what is not known."""
-    top = len(BARS) - 1
-    return "".join("·" if v is None else BARS[round(min(1.0, max(0.0, v)) * top)] for v in values)
-
-
-def number(value: float | None) -> str:
-    """A score with two decimals, a dash for none; 1.00 is said of nothing less."""
-    return "–" if value is None else f"{min(value, 0.99) if 0.99 < value < 1 else value:.2f}"
+    return figures.bars(values).replace(" ", "·")
 
 
 def moment(at: datetime) -> str:

@@ -5,13 +5,13 @@ Rule: an address often holds a secret, so no message of ours repeats more of it 
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
+import threading
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
+from loopwright.calling import Late, Raised, Threads
 from loopwright.cards import Card, Channel
 from loopwright.channels import _words
 from loopwright.errors import ConfigError, Undelivered
@@ -20,6 +20,7 @@ from loopwright.redact import SECRET_URL
 if TYPE_CHECKING:
     from apprise import Apprise
 
+TIMEOUT_S: Final = 12.0
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://", re.ASCII)
 _VARIABLE: Final = re.compile(r"env:[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
@@ -28,25 +29,32 @@ class _Line:
     def __init__(self, service: Apprise, scheme: str) -> None:
         self._service = service
         self._scheme = scheme
-        # One thread of its own: a service that hangs keeps no other waiting.
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="apprise")
+        # Not an executor: of one of those the end of the server would wait for a service that hangs.
+        self._threads = Threads(self._send)
+        self._busy = threading.Lock()
 
     async def show(self, card: Card, ref: str | None) -> str:  # noqa: ARG002 - nothing that was sent can be changed
         """Sends the card as text."""
         title, _, body = _words.text(card).partition("\n")
-        loop = asyncio.get_running_loop()
-        try:
-            sent = await loop.run_in_executor(
-                self._thread, self._send, f"[{card.loop}] {title}", body.strip()
-            )
-        except Exception as error:  # noqa: BLE001 - other people's plug-ins; their texts may hold the address
-            raise Undelivered(f"{self._scheme}: {type(error).__name__} in its plug-in of apprise") from None
+        if self._busy.locked():
+            raise Undelivered(f"{self._scheme}: it has not answered to the message before")
+        sent = await self._threads.call(
+            f"[{card.loop}] {title}", body.strip(), timeout_s=TIMEOUT_S, grace_s=0
+        )
+        match sent:
+            case Late():
+                raise Undelivered(f"{self._scheme}: no answer within {TIMEOUT_S:g} s")
+            case Raised(error=error):  # other people's plug-ins; their texts may hold the address
+                raise Undelivered(f"{self._scheme}: {type(error).__name__} in its plug-in of apprise")
+            case _:
+                pass
         if not sent:
             raise Undelivered(f"{self._scheme}: apprise could not deliver it")
         return f"{self._scheme}:{_words.key_of(card)[:12]}"
 
     def _send(self, title: str, body: str) -> bool:
-        return bool(self._service.notify(body=body or title, title=title, body_format="text"))
+        with self._busy:
+            return bool(self._service.notify(body=body or title, title=title, body_format="text"))
 
 
 def apprise(*, url: str) -> Channel:

@@ -68,7 +68,7 @@ def slack(
     return Channel(
         name="slack",
         open=opened,
-        secrets=tuple(names.values()),
+        secrets=tuple(reversed(names.values())),  # the first is what clicks are believed by
         linked=mode == "http",
         hear=hear if mode == "http" else None,
         listen=listen if mode == "socket" else None,

@@ -1,6 +1,6 @@
 """Webhooks: each card as a signed POST to an address, and decisions as signed POSTs to `/channels/webhook`.
 
-Rules. Signed as the standard of `_signed` says, both ways. A try again has the id of the try before. What comes in is
+Rules. Signed as `loopwright.signatures` says, both ways. A try again has the id of the try before. What comes in is
 not read before its signature is; what is decided there is by whom the sender says, so only who may decide gets the secret.
 """
 
@@ -15,9 +15,9 @@ from urllib.parse import SplitResult
 
 from loopwright.cards import Answer, Answered, Card, Channel, Incoming, Reply, Told
 from loopwright.channels import _outward, _words
-from loopwright.channels._signed import secrets_in, signed, verified
 from loopwright.errors import ConfigError, Undelivered
 from loopwright.redact import looks_secret
+from loopwright.signatures import keys_in, signed, unsigned
 
 PAYLOAD_BYTES: Final = 20_000 - 500  # the standard asks for less than 20 kB
 BODY_BYTES: Final = 64 << 10  # of a decision
@@ -181,7 +181,14 @@ def webhook(*, url: str, secret: str, allow_private: bool = False) -> Channel:
     secrets = (secret, *([url.removeprefix("env:")] if url.startswith("env:") else []))
 
     def keys(environ: Mapping[str, str]) -> tuple[bytes, ...]:
-        return secrets_in(environ.get(secret, ""), secret)
+        if not environ.get(secret, "").strip():
+            raise ConfigError(
+                f"the environment variable {secret} is not set: it holds the secret that signs (whsec_…)"
+            )
+        try:
+            return keys_in(environ[secret])
+        except ValueError as error:
+            raise ConfigError(f"{secret} {error}") from None
 
     def opened(environ: Mapping[str, str]) -> _Line:
         to = _outward.address(_words.of_env(url, environ, "webhook"))
@@ -192,9 +199,7 @@ def webhook(*, url: str, secret: str, allow_private: bool = False) -> Channel:
             known = keys(environ)
         except ConfigError:
             return _reply(401, "there is no secret to know you by")
-        if len(incoming.body) > BODY_BYTES or not verified(
-            known, incoming.headers, incoming.body, incoming.now
-        ):
+        if len(incoming.body) > BODY_BYTES or unsigned(known, incoming.headers, incoming.body, incoming.now):
             return _reply(401, "it is not signed as it should be")
         said = _said(incoming.body)
         if isinstance(said, str):

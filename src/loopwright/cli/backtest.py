@@ -16,9 +16,9 @@ from loopwright.cli import words
 from loopwright.cli.read import emit
 from loopwright.cli.where import as_json, enter, find, opened, places
 from loopwright.config import load
+from loopwright.figures import brief, count, money, score
 from loopwright.journal import history
 from loopwright.report.backtest import BEYOND, Standing, Tested, backtest, record, unfit
-from loopwright.report.figures import brief, count, money, score
 
 SCHEMA: Final = "loopwright/backtest/v1"
 MOST: Final = 1000  # runs looked at, newest first

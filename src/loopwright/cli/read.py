@@ -19,9 +19,9 @@ from loopwright.core import events as ev
 from loopwright.core.head import health, readable
 from loopwright.core.state import LoopState
 from loopwright.errors import UsageError
+from loopwright.figures import tokens
 from loopwright.journal import Journal, history
 from loopwright.ports import Store
-from loopwright.report.figures import tokens
 from loopwright.report.rows import Row, one, rows, table
 from loopwright.report.spent import parts, told_of
 

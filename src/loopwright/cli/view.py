@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from loopwright.cli import words
 from loopwright.core import events as ev
 from loopwright.core.values import Score, Usage, together
-from loopwright.report.figures import brief
+from loopwright.figures import brief
 
 if TYPE_CHECKING:
     from rich.console import Console

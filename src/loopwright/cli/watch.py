@@ -24,10 +24,10 @@ from loopwright.cli.where import find, opened, places, the_run
 from loopwright.core import events as ev
 from loopwright.core.head import exit_code
 from loopwright.core.state import LoopState
+from loopwright.figures import brief, colourless, seconds
 from loopwright.hosts.ways import STATE
 from loopwright.journal import commits, followed
 from loopwright.ports import Store
-from loopwright.report.figures import brief, colourless, seconds
 from loopwright.report.telling import gate, told
 
 if TYPE_CHECKING:

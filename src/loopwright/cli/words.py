@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loopwright import units
-from loopwright.report.figures import (
+from loopwright.figures import (
     MARKS,
     at_most,
     brief,

@@ -172,7 +172,7 @@ def head(state: LoopState) -> dict[str, Any]:
         "loop": state.spec.get("name"),
         "updated_at": state.updated_at.astimezone(UTC) if state.updated_at else None,
         "approval": state.approval.id if state.approval else None,
-        "wake": state.approval.deadline if state.approval else state.wait_until,
+        "wake": state.approval.deadline if state.approval else None if state.paused else state.wait_until,
         "max_iterations": most,
         "trend": [c.score for c in state.recent[-TREND:]],
     }

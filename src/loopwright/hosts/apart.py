@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
@@ -135,7 +135,7 @@ async def _move_in(
         ways.tell(f"the folder of run {run} is not as it was made: moved to {aside}, another is made")
     copy = None
     try:
-        copy = await asyncio.to_thread(
+        making = asyncio.to_thread(
             copies.make,
             ways.project,
             state,
@@ -145,6 +145,7 @@ async def _move_in(
             links=said.get("link", ()),
             again=known,
         )
+        copy = await _wholly(making, undone=lambda: copies.remove(state, run))
         if idle:
             return copy, True
         for number, command in enumerate(said.get("setup", ()), 1):
@@ -226,6 +227,18 @@ def _how(ended: Exit) -> str:
 def _last_words(ended: Exit) -> str:
     text = (ended.stderr.strip() or ended.stdout.strip()).decode(errors="replace")
     return os.linesep.join(text.splitlines()[-10:])[-2000:]
+
+
+async def _wholly(work: Awaitable[T], *, undone: Callable[[], None]) -> T:
+    """The result of work in a thread, which cannot be cut: who does not wait for it waits until it can be undone."""
+    task: asyncio.Future[T] = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        if task.exception() is None:
+            undone()
+        raise
 
 
 async def _keeping(lease: tuple[Lease, float], work: Awaitable[T]) -> T:

@@ -98,8 +98,7 @@ async def resume(run: str, ways: Ways, *, idle: bool = False) -> Held:
                     f"run {run} is complete and is never reopened; loopwright fork {run} --from {last} goes on from there"
                 )
             return Held(state=state)
-        loop = Loop.from_spec(state.spec)
-        assembled = assemble(loop, project=ways.project, path=ways.environ.get("PATH", ""))
+        assembled = _recorded(journal, ways)
         new = take.raised(state, assembled.policy.limits, ways.add)
         wanted: list[ev.Event] = []
         if new:
@@ -121,8 +120,7 @@ async def take_up(run: str, ways: Ways) -> Held:
         journal = _journal(run, ways, stack)
         if journal.state.finished is not None:
             return Held(state=journal.state)
-        loop = Loop.from_spec(journal.state.spec)
-        assembled = assemble(loop, project=ways.project, path=ways.environ.get("PATH", ""))
+        assembled = _recorded(journal, ways)
         return await _hold(journal, assembled, ways, stack, programs=_programs(run, assembled, ways))
 
 
@@ -135,8 +133,7 @@ async def settle(run: str, ways: Ways) -> Held:
         journal = _journal(run, ways, stack)
         if journal.state.finished is not None:
             return Held(state=journal.state)
-        loop = Loop.from_spec(journal.state.spec)
-        assembled = assemble(loop, project=ways.project, path=ways.environ.get("PATH", ""))
+        assembled = _recorded(journal, ways)
         held = await _hold(journal, assembled, ways, stack)
         if journal.state.finished is None and journal.state.pause == "later" and not journal.state.paused:
             # nobody works on the iteration it was to wait for
@@ -144,6 +141,12 @@ async def settle(run: str, ways: Ways) -> Held:
             journal.flush()
             held = Held(state=journal.state, waiting=held.waiting)
         return held
+
+
+def _recorded(journal: Journal, ways: Ways) -> Assembled:
+    """The loop that a run was started with."""
+    loop = Loop.from_spec(journal.state.spec)
+    return assemble(loop, project=ways.project, path=ways.environ.get("PATH", ""))
 
 
 async def _again(journal: Journal, assembled: Assembled, ways: Ways, stack: ExitStack) -> Held:
@@ -230,6 +233,7 @@ async def _taken(
     if wanted and journal.n != seen:  # what is wanted was made of what stood there before
         raise Locked(f"run {journal.run} was driven by another process meanwhile: say it again")
     clock.after(journal.state.updated_at)
+    clock.after(ways.since)
     begun = [e for e in wanted if isinstance(e, ev.RunStarted)]
     if begun and workspace.watched:
         workspace.look()  # what cannot be snapshotted is said before the run is on record

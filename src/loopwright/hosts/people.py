@@ -19,6 +19,8 @@ from loopwright.core.showing import Shown, shown
 from loopwright.core.state import LoopState
 from loopwright.drive import expire
 from loopwright.errors import StoreError, UsageError
+from loopwright.figures import brief
+from loopwright.hosts import attempts
 from loopwright.hosts.take import raised
 from loopwright.journal import Journal, history
 from loopwright.loop import Loop
@@ -119,17 +121,42 @@ def answer(
     state = _state(store, run)
     live = state.approval
     if live is not None and (approval is None or live.id.startswith(approval)):
-        return _decide(store, state, live, said, now)
-    past = _meant(store, run, approval)
+        outcome, meant = _decide(store, state, live, said, now), live.id
+    else:
+        past = _meant(store, run, approval)
+        outcome, meant = _of_past(state, past, said), "" if past is None else past.request.id
+    if (why := _in_vain(state, outcome, said)) is not None:
+        problem = f"{said.answer} by {brief(said.by, 80)} {why}"
+        attempts.put_down(store, run, ev.Noticed(approval=meant, channel=said.channel, problem=problem), now)
+    return outcome
+
+
+def _of_past(state: LoopState, past: Asked | None, said: Said) -> Outcome:
+    """What becomes of an answer to a request that is not the open one."""
     if past is None:
         return Nothing(why=_unasked(state))
     if past.decision is not None and not past.void:
         return _compared(state, past.decision, past.decided_at, past.before, said)
-    if live is not None:
-        return Stale(live=live)
+    if state.approval is not None:
+        return Stale(live=state.approval)
     if state.finished is not None:
-        return Late(why=f"{run} is over: {state.finished.reason}", expired=False)
+        return Late(why=f"{state.run} is over: {state.finished.reason}", expired=False)
     return Nothing(why=_unasked(state))
+
+
+def _in_vain(state: LoopState, outcome: Outcome, said: Said) -> str | None:
+    """What the record has to say of an answer that did not count; `None` of one that did, or that can be given anew."""
+    match outcome:
+        case Conflict(decision=decision):
+            return f"came second: {decision.answer} by {brief(decision.by, 80)} ({decision.channel}) stands"
+        case Late(why=why):
+            return f"came too late: {why}"
+        case Stale(live=live):
+            return f"came too late: {live.id} is asked by now"
+        case Refused() if not _may(state, said):
+            return "was refused: not among approval.approvers"
+        case _:
+            return None
 
 
 def redacting(store: Store, run: str, environ: Mapping[str, str]) -> Redactor:

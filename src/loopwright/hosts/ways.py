@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from math import inf
 from pathlib import Path
 from typing import Final
@@ -46,6 +47,9 @@ class Ways:
     tell: Callable[[str], None] = silent  # a line of news for the person who started it
     signals: Callable[[Run], None] = lambda _: None  # connects Ctrl-C and TERM to the open run
     patience_s: float = inf  # a longer wait for a time is given back, for the host to come again then
+    since: datetime | None = (
+        None  # the present is this or later: what was to end then is over, whatever the clock says
+    )
     holds: bool = False  # an agent's lost login makes a run wait for it, instead of ending it
     wait: bool = False  # for the person who is asked, instead of giving the run back
     person: Callable[[Run], None] = lambda _: None  # called again and again while one is waited for

@@ -17,7 +17,7 @@ from loopwright.core import events as ev
 from loopwright.core.replacing import replace
 from loopwright.core.state import Iteration, LoopState
 from loopwright.core.values import Scored
-from loopwright.report.figures import brief
+from loopwright.figures import brief
 from loopwright.report.spent import MOST, spent
 from loopwright.report.telling import told
 from loopwright.report.values import Cell, Changes, Moment, Report, Request, Row, Series

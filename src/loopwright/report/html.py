@@ -13,7 +13,7 @@ from html import escape
 from typing import Final
 
 from loopwright.core.head import document
-from loopwright.report.figures import MARKS, brief, count, moment, paid, safe, score, seconds
+from loopwright.figures import MARKS, brief, count, moment, paid, safe, score, seconds
 from loopwright.report.spent import NAMES, USED, cells, who
 from loopwright.report.svg import cost_chart, score_chart
 from loopwright.report.telling import decision

@@ -13,7 +13,7 @@ from typing import Final
 from xml.etree import ElementTree as ET
 
 from loopwright.core.head import document
-from loopwright.report.figures import brief, safe, score
+from loopwright.figures import brief, safe, score
 from loopwright.report.values import Cell, Report, Row
 from loopwright.report.why import why
 

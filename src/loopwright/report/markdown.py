@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from loopwright.core.head import document
-from loopwright.report.figures import (
+from loopwright.figures import (
     MARKS,
     at_most,
     bars,

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from loopwright.core import events as ev
 from loopwright.core.values import NO_USAGE, PARTS, UNKNOWN_USAGE, Usage
-from loopwright.report.figures import brief, paid, short, tokens
+from loopwright.figures import brief, paid, short, tokens
 
 MOST: Final = 40  # of one iteration that are kept, the last ones
 USED: Final = 200  # lines of a table

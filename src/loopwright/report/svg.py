@@ -12,7 +12,7 @@ from html import escape
 from typing import Final, TypeAlias
 
 from loopwright.core.closing import best_now
-from loopwright.report.figures import count, money, safe, score, short, tokens
+from loopwright.figures import count, money, safe, score, short, tokens
 from loopwright.report.landing import landing
 from loopwright.report.values import Report
 

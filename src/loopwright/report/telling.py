@@ -8,7 +8,7 @@ from __future__ import annotations
 from loopwright.core import events as ev
 from loopwright.core.state import LoopState
 from loopwright.core.values import Scored
-from loopwright.report.figures import MARKS, brief, moment, paid, safe, score, seconds
+from loopwright.figures import MARKS, brief, moment, paid, safe, score, seconds
 from loopwright.report.values import Kind
 
 
@@ -47,6 +47,8 @@ def told(before: LoopState, event: ev.Event, after: LoopState) -> tuple[Kind, st
             return "alert", f"{kind} ({'critical' if critical else action}): {brief(message)}"
         case ev.IterationClosed(outcome=outcome):
             return "close", closed(before, outcome, after)
+        case ev.Noticed(channel=channel, problem=str(problem)):
+            return "people", f"{brief(channel, 40)}: {brief(problem)}"
         case ev.GateScored() | ev.Judged() | ev.Noticed():
             return None
         case _:

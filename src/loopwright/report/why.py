@@ -15,7 +15,7 @@ from loopwright.core.limits import Limits, of_day, spent, used_tokens
 from loopwright.core.monitors import CALM
 from loopwright.core.recorded import limits_of
 from loopwright.core.state import LoopState
-from loopwright.report.figures import at_most, brief, count, moment, money, safe, score, seconds, tokens
+from loopwright.figures import at_most, brief, count, moment, money, safe, score, seconds, tokens
 from loopwright.report.telling import decision
 from loopwright.report.values import Report, Request
 from loopwright.units import duration

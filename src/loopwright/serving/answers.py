@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import assert_never
+from typing import Final, assert_never
 
 from loopwright.cards import Answered, Told
 from loopwright.core.events import ApprovalDecided
@@ -15,6 +15,7 @@ from loopwright.errors import UsageError
 from loopwright.hosts import people
 from loopwright.ports import Store
 
+SHORT: Final = 12  # characters of a request's id that say which it is
 _DONE = {"approve": "approved", "revise": "sent back", "reject": "rejected", "expired": "expired"}
 
 
@@ -30,6 +31,8 @@ def answered(
 
     `add` raises limits with the answer.
     """
+    if len(said.approval) < SHORT:  # what is guessed, or meant for another, could begin like it
+        return Told(word="unknown", text=f"that is no request's id: it has {SHORT} characters or more")
     given = people.Said(
         answer=said.answer, by=said.by, channel=channel, note=said.note, override=said.override, add=add or {}
     )

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
 from loopwright.cards import Card, Decided
-from loopwright.codec import plain
+from loopwright.codec import dumps, loads, plain
 from loopwright.core import events as ev
 from loopwright.core.head import document, exit_code, reason
 from loopwright.core.state import LoopState
@@ -160,10 +161,13 @@ def _card(
 
 def _required(spec: Mapping[str, Any], source: Source) -> tuple[str, ...] | None:
     """The gates that must pass, by name; `None` where they mean nothing here."""
+    return _required_of(dumps(spec.get("gates", ())), source.project, source.environ.get("PATH", ""))
+
+
+@lru_cache(maxsize=64)  # finding out what a gate's name means reads what is installed
+def _required_of(gates: bytes, project: Path, path: str) -> tuple[str, ...] | None:
     try:
-        found = resolve(
-            None, None, spec.get("gates", ()), project=source.project, path=source.environ.get("PATH", "")
-        )
+        found = resolve(None, None, loads(gates), project=project, path=path)
     except ConfigError:
         return None
     return None if found.faults else tuple(gate.name for gate in found.gates if gate.rule.required)

@@ -7,6 +7,7 @@ is cheap while nothing changes, and every look may be the first one.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -31,6 +32,7 @@ DAY: Final = timedelta(days=1)
 NEWEST: Final = 200  # runs of a quick look: those that changed last
 MOST: Final = 100_000  # of a whole one
 WHOLE_EVERY: Final = 60  # looks
+LOOK_S: Final = 1.0  # of one look: who sends must keep its lease
 LATER: Final = 20  # looks until a run that could not be read is read again
 KEPT: Final = 64  # lists of channels remembered
 
@@ -69,22 +71,39 @@ class Desk:
     _open: dict[str, str] = field(default_factory=dict)  # run → the request that is open
     _channels: dict[str, tuple[Channel, ...]] = field(default_factory=dict)
     _again: dict[str, int] = field(default_factory=dict)  # run → the look that looks at it, changed or not
+    _left: dict[str, bytes] = field(default_factory=dict)  # run → its head, not looked at yet
     _looks: int = 0
 
     def again(self, run: str) -> None:
         """The next look looks at this run, changed or not."""
         self._again[run] = 0
 
-    def look(self, store: Store, source: Source, now: datetime) -> list[Due]:
-        """What is due of all that changed since the last look; at first, of all that is open or a day old."""
-        found: list[Due] = []
-        for run, body in self._heads(store):
-            if self._known.get(run, (None, None))[0] != hash(body):
-                found += self._tried(run, partial(self._of_head, store, run, body, source, now))
+    def look(self, store: Store, source: Source, now: datetime, *, room: int = MOST) -> list[Due]:
+        """What is due of all that changed since the last look; at first, of all that is open or a day old.
+
+        About `room` messages at most, and no longer than `LOOK_S`: the next look goes on where this one ended.
+        """
+        self._left |= self._heads(store)
+        ends = time.monotonic() + LOOK_S
+        found = self._answered(store, source, now) if room > 0 else []
+        for wanted in (self._again_now(store, source, now), self._changed(store, source, now)):
+            while len(found) < room and time.monotonic() < ends:
+                some = next(wanted, None)
+                if some is None:
+                    break
+                found += some
+        return found
+
+    def _again_now(self, store: Store, source: Source, now: datetime) -> Iterator[list[Due]]:
         for run in [run for run, look in self._again.items() if look <= self._looks]:
             del self._again[run]
-            found += self._tried(run, partial(self._afresh, store, run, source, now))
-        return found + self._answered(store, source, now)
+            yield self._tried(run, partial(self._afresh, store, run, source, now))
+
+    def _changed(self, store: Store, source: Source, now: datetime) -> Iterator[list[Due]]:
+        while self._left:
+            run, body = self._left.popitem()
+            if self._known.get(run, (None, None))[0] != hash(body):
+                yield self._tried(run, partial(self._of_head, store, run, body, source, now))
 
     def _tried(self, run: str, find: Callable[[], list[Due]]) -> list[Due]:
         """What is due of one run; where that cannot be told it is said and tried again: no run hides another."""
@@ -100,17 +119,17 @@ class Desk:
     def _afresh(self, store: Store, run: str, source: Source, now: datetime) -> list[Due]:
         return self._due(store, Journal(store, run).state, source, now)
 
-    def _heads(self, store: Store) -> Iterable[tuple[str, bytes]]:
+    def _heads(self, store: Store) -> dict[str, bytes]:
         whole = self._looks % WHOLE_EVERY == 0
         self._looks += 1
         if not whole:
-            return store.heads(limit=NEWEST)
+            return dict(store.heads(limit=NEWEST))
         heads = {**dict(store.heads(limit=NEWEST * 5)), **dict(store.heads(active=True, limit=MOST))}
         self._known = {run: known for run, known in self._known.items() if run in heads}
         self.problems = {run: why for run, why in self.problems.items() if run in heads}
         self.lost = {run: lost for run, lost in self.lost.items() if run in heads}
         self._open = {run: approval for run, approval in self._open.items() if run in heads}
-        return heads.items()
+        return heads
 
     def _of_head(self, store: Store, run: str, body: bytes, source: Source, now: datetime) -> list[Due]:
         """What is due of a run whose head is new, if that says that there may be something to tell."""
@@ -121,7 +140,8 @@ class Desk:
         self._known[run] = (hash(body), said)
         if before is not None and before[1] == said:
             return []
-        if ended and datetime.fromisoformat(str(head["updated_at"])) < now - DAY:
+        old = ended and datetime.fromisoformat(str(head["updated_at"])) < now - DAY
+        if old and not _still_shown(records(store, run)):
             return []
         asked = run in self._open
         if head["approval"] is None:
@@ -172,7 +192,7 @@ class Desk:
         if asking:
             found += _requests(store, state, self.channels(asking, source), source, done, now)
         on = notify.get("on") or NEWS
-        for (about, key), _ in cards.news(state) if telling else ():
+        for (about, key), _ in cards.news(state) if telling and not _is_old(state, now) else ():
             if about not in on:
                 continue
             channels = self.channels(telling, source)
@@ -228,6 +248,17 @@ def unreached(done: Mapping[str, Any], what: str) -> tuple[str, ...]:
         key.removeprefix(f"{what}/") for key in done if key.startswith(f"{what}/") and key.endswith("/lost")
     )
     return tuple(key.removesuffix("/lost") for key in lost)
+
+
+def _still_shown(done: Mapping[str, Any]) -> bool:
+    """Whether a request of a run stands somewhere as if it were open."""
+    shown = (key.removesuffix("/sent") for key in done if key.startswith("ask/") and key.endswith("/sent"))
+    return any(f"{key}/over" not in done for key in shown)
+
+
+def _is_old(state: LoopState, now: datetime) -> bool:
+    """Whether a run ended so long ago that its end is no news."""
+    return state.finished is not None and state.updated_at is not None and state.updated_at < now - DAY
 
 
 def _reached(done: Mapping[str, Any], what: str) -> bool:

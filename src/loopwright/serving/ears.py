@@ -62,10 +62,13 @@ class Ears:
     _known: Mapping[tuple[str, str], Channel] = field(default_factory=dict)
     _asking: dict[str, tuple[object, ...]] = field(default_factory=dict)  # run → what its request is shown on
     _tasks: dict[tuple[str, str], asyncio.Task[None]] = field(default_factory=dict)
+    _looked: bool = False
 
     async def hear(self, name: str, incoming: Incoming) -> Reply:
         """What the channel of that name answers to a request of its service; 401 where none believes it."""
-        if not self._known:
+        if (
+            not self._looked
+        ):  # after that `work` sees to it: who knows no secret must not make a store be read
             await asyncio.to_thread(self._refresh)
         found = [
             (key, each) for key, each in self._known.items() if named(each) == name and each.hear is not None
@@ -134,18 +137,20 @@ class Ears:
         made: dict[str, Channel] = {}
         known: dict[tuple[str, str], Channel] = {}
         for value in (each for values in lists for each in values):
-            channel = self._of(value)
+            key = _key(value)
+            channel = made.get(key) or self._of(value)
             if channel is not None and len(made) < MOST:
-                made[_key(value)] = channel
-                known.setdefault(_known_by(_key(value), channel), channel)
-        self._made, self._known = made, known
+                made[key] = channel
+                known.setdefault(_known_by(key, channel), channel)
+        self._made, self._known, self._looked = made, known, True
 
     def _of_requests(self, store: Store) -> Iterable[tuple[object, ...]]:
         asking: dict[str, tuple[object, ...]] = {}
         for run, body in store.heads(active=True, limit=100_000):
             try:
                 if loads(body)["approval"] is not None:
-                    asking[run] = self._asking.get(run) or _values(store, run)
+                    known = self._asking.get(run)  # of most, nothing
+                    asking[run] = _values(store, run) if known is None else known
             except (LoopwrightError, ValueError, TypeError, KeyError):
                 continue  # a damaged run is told of where it is worked on
         self._asking = asking

@@ -20,7 +20,7 @@ from loopwright.serving import starts
 from loopwright.serving.book import Served
 from loopwright.serving.live import Live
 from loopwright.serving.others import exists, leave_out, taken_back
-from loopwright.serving.turns import Names, in_the_way, under_way
+from loopwright.serving.turns import in_the_way, under_way
 from loopwright.state_folder import create_state
 from loopwright.stores import disk
 from loopwright.triggers import webhook
@@ -120,7 +120,7 @@ def _taken(
         if exists(store, run):
             return _duplicate(run)
         key = f"delivery/{sha256(run.encode()).hexdigest()[:16]}"
-        if why := in_the_way(under_way(store, served.name, Names()), trigger.overlap):
+        if why := in_the_way(under_way(store, served.name), trigger.overlap):
             leave_out(store, served.name, key, run, why)
             return {"run": run, "status": "skipped", "why": why}
         answer = _begun(live, store, served, trigger, run, raw)

@@ -47,7 +47,7 @@ def parts() -> Mapping[str, Part]:
     """What a server does beside driving runs, by name."""
     return {
         "loops": refreshing,
-        "schedules": slots.tick,
+        "schedules": lambda live: slots.tick(live, count=live.figures.slot),
         "watches": watching,
         "post": posting,
         "ears": listening,

@@ -169,7 +169,7 @@ def _of_people(event: ev.Event) -> _Say | None:
             who = f" by {by} ({channel})" if by else ""
             return _Say(f"request decided: {answer}{who}", content=event.note)
         case ev.Noticed(channel=channel, problem=problem):
-            text = f"shown on {channel}" if problem is None else f"could not be shown on {channel}"
+            text = f"shown on {channel}" if problem is None else f"a request met a problem on {channel}"
             return _Say(text, logging.INFO if problem is None else logging.WARNING, problem or "")
         case ev.Delivered(to=to, problem=problem):
             text = f"delivered as {to}" if problem is None else f"could not be delivered as {to}"

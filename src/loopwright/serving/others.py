@@ -17,7 +17,9 @@ from loopwright.core.events import RunStarted
 from loopwright.journal import commits
 from loopwright.ports import Store
 
-NEWEST: Final = 200  # runs that something was written about last
+NEWEST: Final = 200  # runs that something was written about last; an agent may be long silent in another
+MOST: Final = 100_000  # active runs looked at
+KNOWN: Final = 10_000  # runs remembered
 LEFT_OUT: Final = 200  # records of what started no run, kept for people to see
 
 
@@ -32,9 +34,10 @@ class InPlace:
 def in_place(store: Store, project: Path, known: dict[str, bool]) -> InPlace:
     """What runs did in the project folder lately. `known` remembers of each run whether it works there."""
     busy, news = False, ""
-    for run, body in store.heads(limit=NEWEST):
+    newest, active = store.heads(limit=NEWEST), store.heads(active=True, limit=MOST)
+    for run, body in {**dict(active), **dict(newest)}.items():
         if run not in known:
-            if len(known) > 10 * NEWEST:
+            if len(known) > KNOWN:
                 known.clear()
             known[run] = _works_in(first(store, run), project)
         if known[run]:

@@ -9,30 +9,30 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final, Literal, TypeVar
 
-from loopwright.cards import Card, Channel, Line
+from loopwright.cards import Channel, Line
 from loopwright.channels._tickets import LINK_KEY
-from loopwright.codec import encode_signal
-from loopwright.core.events import Noticed
 from loopwright.errors import ConfigError, LoopwrightError, StoreError, Undelivered, WorkspaceError
 from loopwright.figures import brief, safe, seconds
 from loopwright.hosts.ways import STATE
 from loopwright.ports import Lease, Store
+from loopwright.serving import delivered, links
 from loopwright.serving import due as dues
-from loopwright.serving import links
 from loopwright.serving.card import Source, secrets_of
 from loopwright.serving.due import Desk, Due
 
 LEADER: Final = "post:"  # who has this lease sends
 MOST: Final = 1000  # messages under way
 KEPT: Final = 500  # messages and channels remembered
+LONGEST_S: Final = 3600.0  # that a channel may want to be left alone: it is asked again
+QUEUE_S: Final = 1.0  # after so long in its queue a message is looked at again before it is sent
 T = TypeVar("T")
 _Key = tuple[str, str, str]
 
@@ -81,6 +81,7 @@ class _Way:
 
     lock: asyncio.Lock
     line: Line | None = None
+    problem: str = ""  # what the last try met
 
 
 @dataclass(slots=True)
@@ -90,6 +91,7 @@ class _Task:
     problem: str = ""
     again: float | None = None  # by the monotonic clock
     task: asyncio.Task[None] | None = None
+    sent: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,6 +114,7 @@ class Post:
     _sent: dict[tuple[str, str], None] = field(default_factory=dict)
     _counts: list[int] = field(default_factory=lambda: [0, 0])
     _leads: bool = False
+    _trouble: str = ""  # what the store said last
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _thread: ThreadPoolExecutor | None = None
 
@@ -121,17 +124,19 @@ class Post:
 
     def state(self) -> Posted:
         """How it stands just now."""
-        under_way = [(each.due, _pending(each)) for each in list(self._tasks.values()) if each.problem]
+        under_way = [
+            (each.due, found) for each in list(self._tasks.values()) if (found := self._pending(each))
+        ]
+        lost, reached, sent = dict(self._desk.lost), set(self._desk.reached), set(self._sent)
         asked = [
             Pending(run=run, what="ask", channel=name, tries=0, problem=why, again_s=None, lost=True)
-            for run, lost in list(self._desk.lost.items())
-            for name, why in lost.items()
+            for run, names in lost.items()
+            for name, why in names.items()
         ]
         away = {(p.run, p.what) for due, p in under_way if due.channel.remote and not due.reached}
         away |= {(p.run, p.what) for p in list(self._lost.values())}
-        alone = {run for run, what in away - self._sent.keys() if what.startswith("ask/")}
-        alone |= self._desk.lost.keys() - self._desk.reached
-        news = [what for _, what in away - self._sent.keys() if what.startswith("news/")]
+        alone = {run for run, what in away - sent if what.startswith("ask/")} | (lost.keys() - reached)
+        news = [what for _, what in away - sent if what.startswith("news/")]
         return Posted(
             leads=self._leads,
             pending=(*(p for _, p in under_way), *asked, *self._lost.values()),
@@ -141,54 +146,77 @@ class Post:
             problems=dict(self._desk.problems),
         )
 
+    def _pending(self, each: _Task) -> Pending | None:
+        """What keeps a message from being there: what its own last try met, or that of the one before it in the queue."""
+        way = self._ways.get(each.due.channel)
+        problem = each.problem or (way.problem if way is not None else "")
+        return _as_pending(each, problem) if problem else None
+
     async def work(self) -> None:
         """Sends what is due until it is cancelled, whenever no other does."""
         # One thread with a store of its own, so that nothing is written while it looks.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="post")
         try:
             while True:
-                lease = await self._in_store(lambda store: store.lease(LEADER, self.me, self.pace.lease_s))
-                if lease is not None:
-                    await self._lead(lease)
+                with self._whatever_the_store_says():
+                    lease = await self._in_store(
+                        lambda store: store.lease(LEADER, self.me, self.pace.lease_s)
+                    )
+                    if lease is not None:
+                        await self._lead(lease)
                 await asyncio.sleep(self.pace.look_s)
         finally:
+            await self._stop(list(self._tasks.values()))
             self._thread.shutdown(wait=False)
 
     async def _lead(self, lease: Lease) -> None:
         self._leads, self._desk = True, Desk()
+        kept = time.monotonic()
         try:
-            while await self._in_store(lambda _: lease.renew()):
-                for each in await self._in_store(self._look):
-                    self._begin(each)
+            while time.monotonic() - kept < self.pace.lease_s:
+                with self._whatever_the_store_says():
+                    if not await self._in_store(lambda _: lease.renew()):
+                        break
+                    kept = time.monotonic()
+                    for each in await self._in_store(self._look):
+                        self._begin(each)
+                    self._trouble = ""
                 self._news.clear()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self.pace.look_s):
                         await self._news.wait()
         finally:
             self._leads = False
-            await self._stop()
+            # What is sent and not on record yet is not let go of: the next who leads would send it again.
+            await self._stop([each for each in self._tasks.values() if not each.sent])
+            self._lost.clear()
+            self._sent.clear()
             with suppress(LoopwrightError):
                 await self._in_store(lambda _: lease.release())
 
-    def _look(self, store: Store) -> list[Due]:
-        return self._desk.look(store, self.source(), datetime.now(UTC))
+    @contextmanager
+    def _whatever_the_store_says(self) -> Iterator[None]:
+        """A store that fails just now is said, once, and is used again a little later."""
+        try:
+            yield
+        except StoreError as error:
+            if str(error) != self._trouble:
+                self.tell(f"the post cannot use the store: {error}")
+            self._trouble = str(error)
 
-    async def _stop(self) -> None:
-        tasks = [each.task for each in self._tasks.values() if each.task is not None]
+    def _look(self, store: Store) -> list[Due]:
+        return self._desk.look(store, self.source(), datetime.now(UTC), room=MOST - len(self._tasks))
+
+    async def _stop(self, messages: list[_Task]) -> None:
+        tasks = [each.task for each in messages if each.task is not None]
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=self.pace.try_s)
-        self._tasks.clear()
-        self._lost.clear()
-        self._sent.clear()
 
     def _begin(self, due: Due) -> None:
         key = (due.run, due.key, due.mark)
         if key in self._tasks:
-            return
-        if len(self._tasks) >= MOST:
-            self._desk.again(due.run)  # and found again
             return
         each = self._tasks[key] = _Task(due)
         each.task = asyncio.create_task(self._seen_to(key, each), name=f"post {due.run} {due.key}")
@@ -197,16 +225,17 @@ class Post:
         """Sends one message, however many tries that takes, and puts on record what became of it."""
         due = each.due
         try:
-            if due.mark != "over" and not await self._in_store(lambda store: _begun(store, due)):
+            if due.mark != "over" and not await self._in_store(lambda store: delivered.begun(store, due)):
                 return  # another did
             ref = await self._tried(each)
             if ref is not None:
+                each.sent = True
                 self._counts[0] += 1
                 self.count(due.channel.name, "sent")
                 if due.channel.remote:
                     self._sent[due.run, due.what] = None
                     _bound(self._sent)
-                await self._on_record(lambda store: _was_sent(store, due, ref))
+                await self._on_record(lambda store: delivered.was_sent(store, due, ref))
             elif each.problem:
                 await self._given_up(each)
         except StoreError as error:
@@ -220,15 +249,18 @@ class Post:
     async def _tried(self, each: _Task) -> str | None:
         """Where the message stands once it is sent; `None` where it is given up, or not wanted any more."""
         while True:
-            fault = await self._shown(each.due)
-            if isinstance(fault, str):
+            fault = await self._shown(each)
+            if fault is None or isinstance(fault, str):
                 return fault
             each.tries += 1
             self.count(each.due.channel.name, "failed")
             delays = self.pace.delays_s
-            pause_s = max(delays[min(each.tries, len(delays)) - 1], fault.retry_after_s or 0.0)
+            pause_s = max(
+                delays[min(each.tries, len(delays)) - 1], min(LONGEST_S, fault.retry_after_s or 0.0)
+            )
             left_s = (each.due.until - datetime.now(UTC)).total_seconds()
             first, each.problem = not each.problem, await self._clean(each.due, str(fault))
+            self._way(each.due.channel).problem = each.problem
             if fault.final or pause_s > left_s:
                 return None
             if first:
@@ -236,21 +268,36 @@ class Post:
             each.again = time.monotonic() + pause_s
             await asyncio.sleep(pause_s)
             each.again = None
-            still = await self._in_store(partial(_still, due=each.due))
-            if still is None:
-                each.problem = ""
+            if not await self._wanted(each):
                 return None
-            each.due = still
 
-    async def _shown(self, due: Due) -> str | Undelivered:
-        """One try."""
-        way = self._ways.setdefault(due.channel, _Way(asyncio.Lock()))
+    async def _wanted(self, each: _Task) -> bool:
+        """Whether a message that waited is wanted still; it then says what is known by now."""
+        still = await self._in_store(partial(delivered.still, due=each.due))
+        if still is None:
+            each.problem = ""
+            return False
+        each.due = still
+        return True
+
+    def _way(self, channel: Channel) -> _Way:
+        way = self._ways.setdefault(channel, _Way(asyncio.Lock()))
         _bound(self._ways)
+        return way
+
+    async def _shown(self, each: _Task) -> str | Undelivered | None:
+        """One try, once it is its turn; `None` where it is not wanted any more by then."""
+        way, queued = self._way(each.due.channel), time.monotonic()
         try:
-            async with way.lock, asyncio.timeout(self.pace.try_s):
-                if way.line is None:
-                    way.line = await asyncio.to_thread(due.channel.open, self._environ())
-                return str(await way.line.show(due.card, due.ref))[:500]
+            async with way.lock:
+                if time.monotonic() - queued > QUEUE_S and not await self._wanted(each):
+                    return None
+                async with asyncio.timeout(self.pace.try_s):
+                    if way.line is None:
+                        way.line = await asyncio.to_thread(each.due.channel.open, self._environ())
+                    ref = str(await way.line.show(each.due.card, each.due.ref))[:500]
+                way.problem = ""
+                return ref
         except Undelivered as error:
             return error
         except TimeoutError:
@@ -283,24 +330,22 @@ class Post:
     async def _given_up(self, each: _Task) -> None:
         """Says of a message, on record and aloud, that it is not sent."""
         due, problem = each.due, each.problem
+        self.tell(f"{_named(due)} could not be sent and is given up: {problem}")
         if due.mark == "ask":
             self._counts[1] += 1
             self.count(due.channel.name, "undelivered")
-            self.tell(f"{_named(due)} could not be sent and is given up: {problem}")
             if due.card.approval is None:
-                self._lost[due.run, due.what, due.channel.name] = replace(_pending(each), lost=True)
+                self._lost[due.run, due.what, due.channel.name] = _as_pending(each, problem, lost=True)
                 _bound(self._lost)
-        await self._on_record(lambda store: _was_lost(store, due, problem))
+        await self._on_record(lambda store: delivered.was_lost(store, due, problem))
 
     async def _on_record(self, write: Callable[[Store], None]) -> None:
         """Writes, whatever it takes: what was sent and is not on record would be sent again."""
         pause_s = 1.0
         while True:
-            try:
+            with self._whatever_the_store_says():
                 await asyncio.shield(self._in_store(write))
                 return
-            except StoreError as error:
-                self.tell(f"the post cannot write: {error}")
             await asyncio.sleep(pause_s)
             pause_s = min(30.0, 2 * pause_s)
 
@@ -321,68 +366,26 @@ def _bound(found: dict[Any, Any]) -> None:
         del found[next(iter(found))]
 
 
-def _pending(each: _Task) -> Pending:
+def _as_pending(each: _Task, problem: str, *, lost: bool = False) -> Pending:
     again = None if each.again is None else max(0.0, each.again - time.monotonic())
     return Pending(
         run=each.due.run,
         what=each.due.what,
         channel=each.due.channel.name,
         tries=each.tries,
-        problem=each.problem,
+        problem=problem,
         again_s=again,
-        lost=False,
+        lost=lost,
     )
 
 
 def _named(due: Due) -> str:
     kind, _, _ = due.what.removeprefix("news/").partition("/")
-    return f"{due.run}: {'the request' if kind == 'ask' else f'news ({kind})'} by {due.channel.name}"
-
-
-def _begun(store: Store, due: Due) -> bool:
-    """Whether this is still to be sent; that it is begun is on record then."""
-    done = dues.records(store, due.run)
-    if due.mark == "ask":
-        if {f"{due.key}/sent", f"{due.key}/lost"} & done.keys():
-            return False
-        dues.record(store, due, "began")
-        return True
-    return dues.record(store, due, due.mark)  # told at most once
-
-
-def _was_sent(store: Store, due: Due, ref: str) -> None:
-    if due.mark == "over":
-        dues.record(store, due, "over")
-    if due.mark != "ask":
-        return
-    dues.record(store, due, "sent", ref=ref, approval=due.card.approval, remote=due.channel.remote)
-    _notice(store, due.card, due.channel, ref=ref)
-
-
-def _was_lost(store: Store, due: Due, problem: str) -> None:
-    if due.mark == "over":
-        dues.record(store, due, "over", problem=problem)
-    if due.mark != "ask":
-        return
-    dues.record(store, due, "lost", problem=problem)
-    _notice(store, due.card, due.channel, problem=problem)
-
-
-def _notice(store: Store, card: Card, channel: Channel, *, ref: str = "", problem: str | None = None) -> None:
-    """What became of a request's notice, for the run's own record."""
-    if card.approval is None:
-        return
-    said = Noticed(approval=card.approval, channel=channel.name, ref=ref, problem=problem)
-    key = f"noticed/{card.approval[: dues.SHORT]}/{channel.name}"
-    store.signal(card.run, key, encode_signal(said, datetime.now(UTC)))
-
-
-def _still(store: Store, due: Due) -> Due | None:
-    """The same message with what is known now, or `None` where it is not wanted any more."""
-    if due.mark == "over" or due.card.approval is None:
-        return due
-    if not dues.is_open(store, due.run, due.card.approval):
-        return None
-    lost = dues.unreached(dues.records(store, due.run), due.what)
-    others = tuple(name for name in lost if name != due.channel.name)
-    return replace(due, card=replace(due.card, unreached=others))
+    what = (
+        f"news ({kind})"
+        if kind != "ask"
+        else "how the request ended"
+        if due.mark == "over"
+        else "the request"
+    )
+    return f"{due.run}: {what} by {due.channel.name}"

@@ -34,7 +34,7 @@ from loopwright.serving.slot_records import (
     told,
     written,
 )
-from loopwright.serving.slots_due import Due, delay, due
+from loopwright.serving.slots_due import Due, What, delay, due
 from loopwright.stores.opened import owner
 from loopwright.triggers.cron import Schedule
 from loopwright.unattended import Trigger
@@ -136,7 +136,7 @@ class Watch:
     """What a server remembers between two looks; all of it can be made again from the store."""
 
     mend_s: float = MEND_S
-    names: turns.Names = field(default_factory=turns.Names)
+    count: Callable[[str, What], None] = lambda _loop, _what: None  # told of each slot that is decided here
     known: dict[str, _Known] = field(default_factory=dict)
     told: dict[str, str] = field(default_factory=dict)
 
@@ -147,9 +147,10 @@ async def tick(
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     wait_s: float = TICK_S,
     mend_s: float = MEND_S,
+    count: Callable[[str, What], None] = lambda _loop, _what: None,
 ) -> None:
     """Starts what is due by the schedules of a server's loops, until it is cancelled."""
-    watch = Watch(mend_s=mend_s)
+    watch = Watch(mend_s=mend_s, count=count)
     while True:
         left_s = (await asyncio.to_thread(step, live, watch, now) - now()).total_seconds()
         await asyncio.sleep(left_s if 0 < left_s < wait_s else wait_s)
@@ -292,7 +293,7 @@ def _decide(
     one = each.one
     what, reason, run = one.what, one.reason, starts.id_of_slot(served.name, one.slot)
     if what == "started":
-        in_the_way = turns.in_the_way(turns.under_way(store, served.name, watch.names), each.trigger.overlap)
+        in_the_way = turns.in_the_way(turns.under_way(store, served.name), each.trigger.overlap)
         if in_the_way:
             what, reason = "skipped", f"{in_the_way}; overlap = {each.trigger.overlap}"
     record = Slot(
@@ -309,6 +310,7 @@ def _decide(
     if not store.signal(of(served.name), key("slot", one.slot), written(record)):
         return False
     live.tell(f"{served.name}: {told(record)}")
+    watch.count(served.name, what)
     if what == "started":
         _begin(live, store, served, record, watch)
     return True

@@ -10,13 +10,16 @@ import hashlib
 from collections import deque
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 from loopwright.triggers.cron import Schedule
 from loopwright.unattended import Trigger
 from loopwright.units import duration
 
 ALL: Final = 100  # missed slots that are looked at one by one; what is older is summed up
+
+
+What: TypeAlias = Literal["started", "skipped"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +30,7 @@ class Due:
     """
 
     slot: datetime
-    what: Literal["started", "skipped"]
+    what: What
     reason: str = ""
     first: datetime | None = None
     count: int = 1

@@ -8,21 +8,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from loopwright.codec import loads
-from loopwright.core.events import RunStarted
 from loopwright.core.state import LoopState
 from loopwright.errors import LoopwrightError
-from loopwright.journal import commits
 from loopwright.ports import Store
 from loopwright.serving.book import Book
+from loopwright.serving.others import first
 from loopwright.unattended import Trigger
 
 MOST: Final = 100_000  # active runs looked at
 QUEUED: Final = 100  # runs of a loop under way, beyond which no more are begun
-KNOWN: Final = 10_000  # loops of runs remembered
+RESTING: Final = frozenset({"paused", "human_review"})  # a person must act
 FRESH_S: Final = 0.25  # how long one look at the store is good
 
 
@@ -36,46 +35,26 @@ class Active:
     phase: str = ""
 
 
-@dataclass(slots=True)
-class Names:
-    """Of which loop each run is; it never changes, so it is read once."""
-
-    _of: dict[str, str] = field(default_factory=dict)
-
-    def loop(self, store: Store, run: str) -> str:
-        """The name of the run's loop; empty where its first commit cannot be read."""
-        if (known := self._of.get(run)) is not None:
-            return known
-        try:
-            first = next(commits(store, run), None)
-        except LoopwrightError:  # whoever takes it up says what is wrong
-            return ""
-        fact = first.facts[0][1] if first is not None and first.facts else None
-        if not isinstance(fact, RunStarted):
-            return ""
-        if len(self._of) >= KNOWN:
-            self._of.clear()
-        found = self._of[run] = str(fact.spec.get("name") or "")
-        return found
-
-
-def under_way(store: Store, loop: str, names: Names) -> list[Active]:
+def under_way(store: Store, loop: str) -> list[Active]:
     """The runs of this loop that are not over, in the order in which they take their turns."""
-    found = [
-        _active(run, body)
-        for run, body in store.heads(active=True, limit=MOST)
-        if names.loop(store, run) == loop
-    ]
-    return sorted(found, key=_rank)
+    found = (_active(store, run, body) for run, body in store.heads(active=True, limit=MOST))
+    return sorted((each for name, each in found if name == loop), key=_rank)
 
 
-def _active(run: str, body: bytes) -> Active:
+def _active(store: Store, run: str, body: bytes) -> tuple[str, Active]:
+    """A run and the name of its loop; empty where that cannot be read."""
     try:
         head: Any = loads(body)
         since, news = str(head["started_at"]), str(head["updated_at"])
-        return Active(run=run, since=since, begun=news != since, phase=str(head.get("phase", "")))
-    except (ValueError, TypeError, KeyError, AttributeError):  # damaged, or not made yet: it is there
-        return Active(run=run, since="", begun=True)
+        found = Active(run=run, since=since, begun=news != since, phase=str(head["phase"]))
+        return str(head["loop"] or ""), found
+    except (ValueError, TypeError, KeyError):  # damaged, or not made yet: it is there
+        try:
+            begun = first(store, run)
+        except LoopwrightError:  # whoever takes it up says what is wrong
+            begun = None
+        name = "" if begun is None else str(begun.spec.get("name") or "")
+        return name, Active(run=run, since="", begun=True)
 
 
 def _rank(each: Active) -> tuple[bool, str, str]:
@@ -117,10 +96,15 @@ class Hosting(Protocol):
     def store(self) -> Store:
         """The store of the thread that drives runs."""
 
+    @property
+    def tell(self) -> Callable[[str], None]:
+        """Takes a line for the operator."""
+
 
 def turn(live: Hosting) -> Callable[[LoopState, Mapping[str, LoopState]], bool]:
     """Whether it is a run's turn, for `Workers.turn`: where the runs of its loop follow each other, the store says so."""
-    names, seen = Names(), dict[str, tuple[float, list[Active]]]()
+    seen = dict[str, tuple[float, list[Active]]]()
+    told = dict[str, str]()  # loop → the run that all others wait for, and that rests itself
 
     def its_turn(state: LoopState, in_hand: Mapping[str, LoopState]) -> bool:
         run, loop = state.run, str(state.spec.get("name") or "")
@@ -131,8 +115,16 @@ def turn(live: Hosting) -> Callable[[LoopState, Mapping[str, LoopState]], bool]:
             return False
         at, active = seen.get(loop, (0.0, []))
         if time.monotonic() - at > FRESH_S or not any(each.run == run for each in active):
-            active = under_way(live.store, loop, names)
+            active = under_way(live.store, loop)
             seen[loop] = time.monotonic(), active
-        return may_begin(run, active)
+        if may_begin(run, active):
+            return True
+        head = next(iter(active), None)
+        if head is not None and head.phase in RESTING and told.get(loop) != head.run:
+            told[loop] = head.run
+            live.tell(
+                f"{run} waits for its turn: {head.run} is before it ({head.phase}); answer, resume or stop that one"
+            )
+        return False
 
     return its_turn

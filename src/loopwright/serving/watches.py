@@ -22,7 +22,7 @@ from loopwright.serving import starts
 from loopwright.serving.book import Served
 from loopwright.serving.live import Live
 from loopwright.serving.others import InPlace, in_place
-from loopwright.serving.turns import Names, in_the_way, under_way
+from loopwright.serving.turns import in_the_way, under_way
 from loopwright.triggers import watch
 from loopwright.unattended import Trigger
 
@@ -165,7 +165,7 @@ def _compare(live: Live, store: Store, served: Served, trigger: Trigger, digest:
 def _started(live: Live, store: Store, served: Served, trigger: Trigger, link: str) -> dict[str, str]:
     run = starts.id_of_key(served.name, "watch", link)
     if trigger.overlap == "skip":
-        others = [each for each in under_way(store, served.name, Names()) if each.run != run]
+        others = [each for each in under_way(store, served.name) if each.run != run]
         if why := in_the_way(others, "skip"):
             return {"status": "skipped", "run": run, "why": why}
     starts.begin(store, served.assembled, run, project=live.project, environ=live.environ, origin="watch")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
@@ -25,6 +26,7 @@ from loopwright.running import Run
 from loopwright.stores.opened import owner
 
 TICK_S: Final = 0.5
+REST: Final = 30.0  # so many times as long as a look took, at least, nothing is looked at
 PATIENCE_S: Final = 20.0  # a longer wait gives its place to others
 AGAIN_S: Final = 2.0  # how soon a run that another drives is looked at again, at first
 LATEST_S: Final = 600.0  # and at last, or one that cannot be taken up
@@ -53,10 +55,14 @@ def left_behind(state: LoopState) -> bool:
 class _Seen:
     """What this server knows of a run that it does not have: only to look less often."""
 
-    news: str = ""  # the head's `updated_at`: what follows is of that state
+    news: str = ""  # the head's `updated_at`: `due` is of that state
+    wake: datetime | None = None
     due: float = 0.0  # when its wait is over, by the monotonic clock
     again: float = 0.0  # not looked at before
     pause_s: float = AGAIN_S
+    tried: frozenset[str] | None = (
+        None  # its signals when it was tried here in vain: new ones are worth a try
+    )
 
 
 @dataclass(slots=True)
@@ -85,16 +91,19 @@ class Workers:
 
     def nudge(self) -> None:
         """Looks now, not at the next tick."""
-        self._seen.clear()
+        for seen in self._seen.values():
+            if seen.tried is None:  # what cannot be taken up is not tried faster because others are begun
+                seen.again = 0.0
         self._news.set()
 
     async def work(self) -> None:
         """Takes up what there is to do until it is cancelled; a store that cannot be read is tried again."""
         pause_s = TICK_S
         while True:
+            began = time.thread_time()
             try:
                 self.sweep()
-                pause_s = TICK_S
+                pause_s = max(TICK_S, REST * (time.thread_time() - began))
             except StoreError as error:
                 self.tell(f"the store cannot be read: {error}")
                 pause_s = min(60.0, 2 * pause_s)
@@ -137,15 +146,23 @@ class Workers:
         except (ValueError, TypeError, KeyError, AttributeError):
             head, news, wake = {"exit_code": None}, "damaged", None
         if news != seen.news:  # a wait is as long as it was said to be, whatever became of the clock since
-            left = 0.0
-            if wake is not None:
+            left, until = 0.0, None if wake is None else datetime.fromisoformat(wake)
+            if until is not None:
                 since = max(datetime.fromisoformat(news), datetime.now().astimezone())
-                left = (datetime.fromisoformat(wake) - since).total_seconds()
-            self._seen[run] = seen = _Seen(news=news, due=now + left)
-        if now < seen.again:
+                left = (until - since).total_seconds()
+            seen.news, seen.wake, seen.due = news, until, now + left
+            if seen.tried is None:  # else it may be what was written here, in vain
+                seen.again, seen.pause_s = 0.0, AGAIN_S
+        if now < seen.again and seen.tried is None:
             return False
-        signalled = any(not key.startswith(NOTICED) for key, _ in self.store.signals(run))
-        return wants(head, signalled=signalled, left_s=seen.due - now)
+        signals = self._signals(run)
+        if now < seen.again and seen.tried is not None and signals <= seen.tried:
+            return False
+        return wants(head, signalled=bool(signals), left_s=seen.due - now)
+
+    def _signals(self, run: str) -> frozenset[str]:
+        """What somebody asks of a run."""
+        return frozenset(key for key, _ in self.store.signals(run) if not key.startswith(NOTICED))
 
     def _unheld(self, run: str) -> LoopState | None:
         """The run as it stands, if nobody has it and it may be taken up here and now."""
@@ -169,30 +186,38 @@ class Workers:
 
     async def _take(self, run: str) -> None:
         try:
-            ways = self.ways(run, self._states[run])
-            try:
-                await take_up(run, self._connected(ways))
-            except Locked:
-                self._later(run)
-                return
-            except LoopwrightError as error:
-                self._failed(run, error)
-                await self._settled(run, ways)
-                return
+            held = await take_up(run, self._connected(self._ways(run)))
+        except Locked:
+            self._later(run)
+        except Exception as error:  # noqa: BLE001 - of one run; the others go on
+            if self._failed(run, error):
+                await self._settled(run)
+        else:
             self.problems.pop(run, None)
-            self._seen[run] = _Seen(again=time.monotonic() + TICK_S)
+            self._given_back(run, held)
         finally:
             self._tasks.pop(run, None)
             self._states.pop(run, None)
             self._open.pop(run, None)
             self._news.set()
 
-    async def _settled(self, run: str, ways: Ways) -> Held | None:
+    async def _settled(self, run: str) -> None:
         """What an answer can do without agent and gates is done, where these cannot start."""
-        try:
-            return await settle(run, ways)
-        except LoopwrightError:  # it was told why
-            return None
+        with suppress(Exception):  # it was told why
+            await settle(run, self._ways(run))
+
+    def _given_back(self, run: str, held: Held) -> None:
+        """A run that is not over is looked at again in a moment; one with which nothing could be done, later and later."""
+        before, after = self._states[run], held.state
+        if replace(after, claim=before.claim, updated_at=before.updated_at) == before:
+            self._in_vain(run)
+        else:
+            self._seen[run] = _Seen(again=time.monotonic() + TICK_S, tried=frozenset())
+
+    def _ways(self, run: str) -> Ways:
+        """How to go about it; where its wait is over, it is so for the run as well."""
+        seen, ways = self._seen.get(run, _Seen()), self.ways(run, self._states[run])
+        return ways if seen.wake is None or time.monotonic() < seen.due else replace(ways, since=seen.wake)
 
     def _connected(self, ways: Ways) -> Ways:
         """The same ways, by which the open run can be told to leave."""
@@ -206,23 +231,38 @@ class Workers:
 
     def _later(self, run: str, pause_s: float | None = None) -> None:
         seen = self._seen.setdefault(run, _Seen())
-        seen.again = time.monotonic() + (seen.pause_s if pause_s is None else pause_s)
+        seen.again, seen.tried = time.monotonic() + (seen.pause_s if pause_s is None else pause_s), None
         seen.pause_s = min(30.0, seen.pause_s * 1.5)
 
-    def _failed(self, run: str, error: LoopwrightError) -> None:
+    def _in_vain(self, run: str, tried: frozenset[str] = frozenset()) -> None:
+        """Not before later; sooner only where somebody asks something new of it."""
         seen = self._seen.setdefault(run, _Seen())
-        seen.again = time.monotonic() + seen.pause_s
+        seen.again, seen.tried = time.monotonic() + seen.pause_s, tried
         seen.pause_s = min(LATEST_S, seen.pause_s * 2)
-        if self.problems.get(run) != str(error):
-            self.problems[run] = str(error)
-            self.tell(f"{run} cannot be taken up: {error}")
+
+    def _failed(self, run: str, error: Exception) -> bool:
+        """Says it, once; whether there is something asked of the run."""
+        why = str(error) if isinstance(error, LoopwrightError) else f"{type(error).__name__}: {error}"
+        if self.problems.get(run) != why:
+            self.problems[run] = why
+            self.tell(f"{run} cannot be taken up (it is tried again; loopwright stop {run} ends it): {why}")
+        try:
+            tried = self._signals(run)
+        except LoopwrightError:
+            tried = frozenset()
+        self._in_vain(run, tried)
+        return bool(tried)
 
     async def leave(self, grace_s: float) -> None:
-        """Hands every run in hand over, within so many seconds; what is not given up by then is cut."""
+        """Hands every run in hand over, within so many seconds; what is not given up by then is cut.
+
+        One that is only made ready is cut at once: it has nothing yet that could be handed over.
+        """
         self._leaving = True
         for run in self._open.values():
             run.leaving.set()
         tasks = list(self._tasks.values())
+        await _cut(task for run, task in self._tasks.items() if run not in self._open)
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=grace_s)
             await _cut(late)

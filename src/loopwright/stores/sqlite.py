@@ -17,9 +17,9 @@ from zlib import crc32
 
 import apsw
 
-from loopwright.errors import Corrupt, StoreError, Taken
+from loopwright.errors import Corrupt, Taken
 from loopwright.stores import disk
-from loopwright.stores.database import ANEW, NUMBERS, UNREADABLE, open_database, problem
+from loopwright.stores.database import ANEW, NUMBERS, UNREADABLE, check_there, open_database, problem
 
 if TYPE_CHECKING:  # what only types need is not loaded: verbs that read start the sooner
     from datetime import datetime
@@ -139,11 +139,8 @@ class SqliteStore:
 
         A lease need not outlive the power: without `durable` the disk is not waited for.
         """
-        db, there = self._db, False
-        with suppress(OSError):
-            there = os.stat(self._name).st_ino == self._file  # noqa: PTH116 - a tenth of the time, at every commit
-        if not there:  # SQLite would go on writing into a file that has no name
-            raise StoreError(f"{self.path} was removed or replaced while it was in use: nothing more is kept")
+        db = self._db
+        check_there(self._name, self._file)
         if not self._durable:
             for folder in (self.path.parent, self.path.parent.parent):
                 disk.sync_dir(folder)
@@ -276,6 +273,7 @@ class SqliteStore:
 
     def heads(self, *, active: bool | None = None, limit: int = 1000) -> Iterable[tuple[str, bytes]]:
         """Runs with their heads, newest first."""
+        check_there(self._name, self._file)
         where = "" if active is None else f"WHERE active={int(active)}"
         return self._rows(
             f"SELECT run, body FROM heads JOIN runs USING (id) {where} ORDER BY touched DESC LIMIT ?",  # noqa: S608 - a constant

@@ -3,35 +3,28 @@
 Rule: pure, over the bytes as they came. Nothing of a delivery is read before its signature is right; without a secret
 none is. What is refused is never repeated in the answer.
 
-Formats: Standard Webhooks 1.0 (`webhook-id webhook-timestamp webhook-signature`), and GitHub's
-`X-Hub-Signature-256`. The library of the first reads the clock itself, knows one secret and answers a bad header with
-errors of its own, so the few lines are here and it is the peer of the tests.
+Formats: Standard Webhooks (`loopwright.signatures`), and GitHub's `X-Hub-Signature-256`.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import hmac
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from math import isfinite
 from typing import Any, Final
 
+from loopwright import signatures
 from loopwright.errors import BadEvidence
 from loopwright.evidence.strict_json import of_line
 from loopwright.redact import looks_secret
 from loopwright.unattended import Trigger
 
 MOST_BYTES: Final = 1 << 20
-TOLERANCE_S: Final = 300  # of the sender's clock, as the format says
-LEAST_KEY: Final = 16  # bytes: what is shorter can be guessed
 DEPTH: Final = 64
-HEADER: Final = 4096  # characters of a signature header: room for many keys
 EVENT: Final = (
     "x-github-event"  # GitHub says the event's type in a header; filter and key know it by that name
 )
@@ -71,8 +64,8 @@ def read(
         return Refused(status=413, why=f"the body is above {MOST_BYTES >> 20} MB")
     if not _is_json(headers.get("content-type", "")):
         return Refused(status=415, why="the body must be JSON: Content-Type: application/json")
-    signed = _github if trigger.signature == "github" else _standard
-    if why := signed(headers, raw, tuple(keys), now):
+    check = _github if trigger.signature == "github" else signatures.unsigned
+    if why := check(tuple(keys), headers, raw, now):
         return Refused(status=401, why=why)
     if trigger.signature == "github" and headers.get(EVENT) == "ping":
         return Ignored(why="ping")
@@ -90,12 +83,9 @@ def keys_of(secret: str, signature: str) -> tuple[bytes, ...]:
 
     `ValueError` for one that cannot be used; it does not repeat it.
     """
-    found = tuple(_bytes_of(word) if signature == "standard" else word.encode() for word in secret.split())
-    if not found:
-        raise ValueError("is empty")
-    if any(len(key) < LEAST_KEY for key in found):
-        raise ValueError(f"holds a secret of less than {LEAST_KEY} bytes, which can be guessed")
-    return found
+    if signature == "standard":
+        return signatures.keys_in(secret)
+    return signatures.checked(word.encode() for word in secret.split())
 
 
 def problems(trigger: Trigger, environ: Mapping[str, str], shown_to: Iterable[str] = ()) -> list[str]:
@@ -138,50 +128,12 @@ def _is_json(media: str) -> bool:
     return word == "application/json" or (word.startswith("application/") and word.endswith("+json"))
 
 
-def _bytes_of(secret: str) -> bytes:
-    """The key of a `whsec_…` secret."""
-    text = secret.removeprefix("whsec_")
-    try:
-        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
-    except (binascii.Error, ValueError):
-        raise ValueError("holds a secret that is not whsec_ and base64") from None
-
-
-def _standard(headers: Mapping[str, str], raw: bytes, keys: tuple[bytes, ...], now: datetime) -> str:
-    """Why this is not signed by the Standard Webhooks rules, or nothing."""
-    name, sent = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
-    said = headers.get("webhook-signature", "")
-    if not name or not re.fullmatch(r"[0-9]{1,12}", sent) or len(said) > HEADER or len(name) > HEADER:
-        return _UNSIGNED
-    text = _plain(f"{name}.{sent}.") + raw
-    given = [_plain(word.removeprefix("v1,")) for word in said.split(" ") if word.startswith("v1,")]
-    ours = [base64.b64encode(hmac.digest(key, text, "sha256")) for key in keys]
-    if not _any_same(ours, given):
-        return _UNSIGNED
-    if abs(now.timestamp() - int(sent)) > TOLERANCE_S:
-        return "it was sent more than five minutes ago, or the clocks differ by so much"
-    return ""
-
-
-def _github(headers: Mapping[str, str], raw: bytes, keys: tuple[bytes, ...], now: datetime) -> str:  # noqa: ARG001 - it says no time
+def _github(keys: Iterable[bytes], headers: Mapping[str, str], raw: bytes, now: datetime) -> str:  # noqa: ARG001 - it says no time
     """Why this is not signed as GitHub does, or nothing."""
     said = headers.get("x-hub-signature-256", "")
-    given = [_plain(said.removeprefix("sha256="))] if said.startswith("sha256=") else []
+    given = [signatures.ascii_of(said.removeprefix("sha256="))] if said.startswith("sha256=") else []
     ours = [hmac.digest(key, raw, "sha256").hex().encode() for key in keys]
-    return "" if _any_same(ours, given) else _UNSIGNED
-
-
-_UNSIGNED: Final = "it is not signed as it should be"
-
-
-def _plain(text: str) -> bytes:
-    """What came in a header, which is ASCII wherever it is right."""
-    return text.encode("ascii", "backslashreplace")
-
-
-def _any_same(ours: list[bytes], given: list[bytes]) -> bool:
-    """Whether one is the same as one of the others; it takes as long whichever it is."""
-    return any([hmac.compare_digest(one, other) for one in ours for other in given])  # noqa: C419 - all of them
+    return "" if signatures.any_same(ours, given) else signatures.UNSIGNED
 
 
 def _payload(raw: bytes) -> dict[str, Any]:
@@ -240,7 +192,10 @@ def _key(
     if not trigger.key and trigger.signature == "github" and (known := _known(headers, payload)):
         return ("event", *known)
     word = "x-github-delivery" if trigger.signature == "github" else "webhook-id"
-    return ("delivery", _plain(headers.get(word, "")).decode() or hashlib.sha256(raw).hexdigest())
+    return (
+        "delivery",
+        signatures.ascii_of(headers.get(word, "")).decode() or hashlib.sha256(raw).hexdigest(),
+    )
 
 
 def _known(headers: Mapping[str, str], payload: Mapping[str, Any]) -> tuple[str, ...]:

@@ -14,9 +14,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from loopwright.errors import Corrupt, Locked, LoopwrightError, StoreError, UsageError
-from loopwright.serving.links import fits
 from loopwright.serving.live import Live
-from loopwright.web import api, pages
+from loopwright.web import api, letters, pages
 from loopwright.web.address import Address
 from loopwright.web.agents import forbid
 from loopwright.web.bounds import Bounds, Streams
@@ -64,7 +63,7 @@ def create(live: Live, *, address: Address | None = None, bounds: Bounds | None 
         bounds=bounds,
         draw=pages.draw_problem,
         forbid=lambda scope, person: forbid(live, scope, person),
-        fits=lambda run, approval, to, key: fits(live.source(), run, approval, to, key),
+        holds=lambda letter: letters.holds(live, letter),
         open_files=pages.OPEN,
     )
     return app

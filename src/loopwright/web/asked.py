@@ -13,8 +13,8 @@ from typing import Final
 from loopwright.core import events as ev
 from loopwright.core.showing import Shown
 from loopwright.core.state import LoopState
+from loopwright.figures import brief, money, paid, safe, score, seconds
 from loopwright.hosts.people import Asked
-from loopwright.report.figures import brief, money, paid, safe, score, seconds
 from loopwright.report.gather import cell_of
 from loopwright.report.telling import decision
 from loopwright.report.values import Changes

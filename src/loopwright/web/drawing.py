@@ -14,7 +14,7 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from loopwright.report.figures import count, money, paid, safe, score, seconds, short, tokens
+from loopwright.figures import count, money, paid, safe, score, seconds, short, tokens
 
 HERE: Final = Path(__file__).parent
 SMALL: Final = (
@@ -47,7 +47,7 @@ def _environment() -> Environment:
         count=count, money=money, paid=paid, score=score, seconds=seconds, short=short, tokens=tokens
     )
     made.globals["chart"] = Markup  # for the SVG of our own charts and nothing else
-    made.globals["link"] = ""  # the query of a page that a mail led to
+    made.globals["letter"] = False  # whether a mail led to the page
     small = made.get_template("parts.html").module
     made.globals.update({name: getattr(small, name) for name in SMALL})
     return made

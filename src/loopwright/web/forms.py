@@ -17,14 +17,13 @@ from urllib.parse import parse_qs
 
 from loopwright.cards import Answered, Told
 from loopwright.errors import Locked, LoopwrightError, UsageError
+from loopwright.figures import brief
 from loopwright.hosts import people
 from loopwright.hosts import steer as hosts_steer
-from loopwright.report.figures import brief
-from loopwright.serving import links
 from loopwright.serving.answers import answered
 from loopwright.serving.live import Live
 from loopwright.units import seconds
-from loopwright.web import reading
+from loopwright.web import letters, reading
 from loopwright.web.words import MARKS, Tone
 
 CHANNEL: Final = "page"
@@ -112,10 +111,12 @@ def amounts(given: Mapping[str, str]) -> dict[str, float]:
     return add
 
 
-def decide(live: Live, run: str, approval: str, given: Mapping[str, str], who: str, *, key: str = "") -> Told:
+def decide(
+    live: Live, run: str, approval: str, given: Mapping[str, str], who: str, *, letter: str | None = None
+) -> Told:
     """What becomes of an answer that was given on the page; it is durable when the word is `recorded`.
 
-    With the `key` of a link, it is an answer of the mail's reader, who raises no limits.
+    `letter`: the ticket of the mail that led here, whose reader decides this and nothing more.
     """
     answer = _ANSWERS.get(given.get("answer", ""))
     if answer is None:
@@ -129,14 +130,15 @@ def decide(live: Live, run: str, approval: str, given: Mapping[str, str], who: s
         note=given.get("note", "").strip(),
         override=override.strip() if override is not None else None,
     )
+    if letter is not None:
+        if amounts(given):
+            raise UsageError("who comes by a mail decides, and raises no limits: leave those fields empty")
+        return letters.decide(live, said, letter)
     with live.stores() as store:
         reading.known(store, run)
         if not any(each.request.id == approval for each in people.requests(store, run)):
             return Told(word="unknown", text="this run never asked that")
-        if key:
-            told = links.decided(store, live.source(), said, key)
-        else:
-            told = answered(store, said, CHANNEL, environ=live.environ, add=amounts(given))
+        told = answered(store, said, CHANNEL, environ=live.environ, add=amounts(given))
     live.nudge()
     return told
 

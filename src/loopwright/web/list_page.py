@@ -14,9 +14,9 @@ from typing import Any, Final
 from loopwright.codec import dumps, loads
 from loopwright.core.head import head as head_of
 from loopwright.errors import StoreError
+from loopwright.figures import brief, score
 from loopwright.journal import Journal
 from loopwright.ports import Store
-from loopwright.report.figures import brief, score
 from loopwright.units import seconds
 from loopwright.web.words import When, Word, ago, cost, moment, until, word
 

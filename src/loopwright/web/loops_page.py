@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from loopwright.codec import loads
 from loopwright.core.limits import Limits
+from loopwright.figures import brief, money, short
 from loopwright.loop import table_of
 from loopwright.ports import Store
-from loopwright.report.figures import brief, money, short
 from loopwright.serving import slot_records
 from loopwright.serving.book import Book, Served
 from loopwright.triggers.cron import Schedule

@@ -93,14 +93,13 @@ class Pages:
         }
 
     def bare(self, request: Request) -> dict[str, Any]:
-        """What the page of a link is given: it leads nowhere, and tells of nothing else that waits."""
-        where = urlencode({"to": request.state.who, "k": request.state.key})
+        """What the page of a letter is given: it leads nowhere, and tells of nothing else that waits."""
         return {
             "here": "",
             "files": _files(),
             "who": request.state.who,
             "decides": True,
-            "link": f"?{where}",
+            "letter": True,
             "waiting": 0,
             "events": "",
             "said": self.messages.of(request.query_params.get("said", "")),
@@ -214,19 +213,22 @@ def _approvals(made: APIRouter, pages: Pages) -> None:
     def approval(run: str, approval: str, request: Request) -> Response:
         _check(run)
         found = showing.approval(run, approval)
-        given = pages.bare(request) if request.state.key else pages.values(request, "approvals")
+        given = (
+            pages.bare(request) if hasattr(request.state, "letter") else pages.values(request, "approvals")
+        )
         return page(request, "approval.html", {**given, **found})
 
     @made.post("/runs/{run}/approvals/{approval}")
     async def decide(run: str, approval: str, request: Request) -> Response:
         _check(run)
-        given, who, key = forms.fields_of(await request.body()), request.state.who, request.state.key
-        told: Told = await asyncio.to_thread(forms.decide, pages.live, run, approval, given, who, key=key)
+        given = forms.fields_of(await request.body())
+        letter: str | None = getattr(request.state, "letter", None)
+        told: Told = await asyncio.to_thread(
+            forms.decide, pages.live, run, approval, given, request.state.who, letter=letter
+        )
         if told.word not in {"recorded", "again"}:
             raise Trouble(forms.STATUS[told.word], told.text)
-        where = (
-            f"/runs/{run}/approvals/{approval}?{urlencode({'to': who, 'k': key})}" if key else f"/runs/{run}"
-        )
+        where = f"/runs/{run}" if letter is None else f"/runs/{run}/approvals/{approval}"
         return pages.back(where, Said(text=told.text))
 
 

@@ -16,7 +16,7 @@ from loopwright.core.limits import spent, used_tokens
 from loopwright.core.monitors import REPEAT, healthy
 from loopwright.core.recorded import limits_of
 from loopwright.core.state import LoopState
-from loopwright.report.figures import brief, count, money, safe, score, seconds, short
+from loopwright.figures import brief, count, money, safe, score, seconds, short
 from loopwright.report.landing import WORDS, landing
 from loopwright.report.telling import decision
 from loopwright.report.values import Report, Request

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from loopwright.core.closing import best_now
 from loopwright.core.state import LoopState
 from loopwright.core.values import Status
-from loopwright.report.figures import MARKS, brief, colourless, paid, score, seconds
+from loopwright.figures import MARKS, brief, colourless, paid, score, seconds
 from loopwright.report.values import Cell, Changes, Moment, Row
 from loopwright.web.words import When, clock
 

@@ -19,8 +19,10 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from loopwright.web import letters
 from loopwright.web.address import Address
 from loopwright.web.bounds import Bounds, Rate, Streams, drained, whole_body
+from loopwright.web.letters import Letter
 from loopwright.web.problems import Draw, Problem, Trouble, answer
 from loopwright.web.tokens import Person, Tokens
 
@@ -49,9 +51,6 @@ Forbid: TypeAlias = Callable[
 ]  # why this peer may not, though this person may; blocking
 
 
-Fits: TypeAlias = Callable[[str, str, str, str], bool]  # whether a link is ours: run, request, reader, key
-
-
 class Door:
     """Lets a request through to `app`, with `who` and `role` in its state, or answers it itself."""
 
@@ -65,12 +64,12 @@ class Door:
         bounds: Bounds,
         draw: Draw,
         forbid: Forbid,
-        fits: Fits,
+        holds: Callable[[Letter], bool],
         open_files: frozenset[str],
     ) -> None:
         self.app = app
         self.address, self.tokens, self.streams, self.bounds = address, tokens, streams, bounds
-        self._draw, self._forbid, self._fits, self._open_files = draw, forbid, fits, open_files
+        self._draw, self._forbid, self._holds, self._open_files = draw, forbid, holds, open_files
         self._hosts, self._origins = address.hosts, address.origins
         self._wrong, self._changes = Rate(bounds.wrong_tokens), Rate(bounds.changes)
         # A page that is reached by plain http has no Sec-Fetch-Site: there its Origin must stay, or nobody could decide.
@@ -125,13 +124,15 @@ class Door:
         if method == "GET" and path == "/" and b"token=" in scope["query_string"]:
             given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
             return self._welcome(self._person(scope, given), "/")
-        key, person = self._reader(scope)
-        by_browser = person is not None
-        if person is None:
-            person, by_browser = self._who(scope, headers)
-        if by_browser:
+        if (
+            method in SAFE
+            and (letter := letters.in_address(path, scope["query_string"].decode("latin-1"))) is not None
+        ):
+            return await self._to_its_page(scope, letter)
+        person, by_cookie = await self._whoever(scope, headers)
+        if by_cookie:
             self._check_origin(method, headers)
-        scope.setdefault("state", {}).update(who=person.name, role=person.role, key=key)
+        scope.setdefault("state", {}).update(who=person.name, role=person.role)
         if method in SAFE:
             receive, talk.hang_up = self.streams.hearing(receive)
             talk.still = lambda: self._is_still(headers, person)
@@ -155,21 +156,6 @@ class Door:
         if not (length.isascii() and length.isdigit()) or int(length) > self.bounds.body:
             raise Trouble(413, f"more than {self.bounds.body} bytes are not taken")
 
-    def _reader(self, scope: Scope) -> tuple[str, Person | None]:
-        """Of an address with a link's key: the key, and who reads the mail that it came in; `Trouble` for a forged one."""
-        path = LINKED.fullmatch(scope["path"])
-        if path is None or scope["method"] not in {*SAFE, "POST"}:
-            return "", None
-        said = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        if "k" not in said:
-            return "", None
-        to, key = said.get("to", []), said["k"]
-        if len(to) == len(key) == 1 and self._fits(path[1], path[2], to[0], key[0]):
-            return key[0], Person(name=to[0], role="decide")
-        raise self._wrongly(
-            scope, 403, "this link is none of this server's, or is not whole: open it from the mail"
-        )
-
     def _who(self, scope: Scope, headers: Headers) -> tuple[Person, bool]:
         """Who asks, and whether a cookie says so; `Trouble` for nobody."""
         said = headers.getlist("authorization")
@@ -186,6 +172,44 @@ class Door:
             "this needs a token: open the address that loopwright serve printed, or say Authorization: Bearer TOKEN",
             headers={"www-authenticate": "Bearer"},
         )
+
+    async def _whoever(self, scope: Scope, headers: Headers) -> tuple[Person, bool]:
+        """The same, or the reader of a letter: of who only looks, too, for a mail asked them to decide."""
+        try:
+            person, by_cookie = self._who(scope, headers)
+        except Trouble:
+            if (reader := await self._reader(scope, headers)) is None:
+                raise
+            return reader, True
+        if by_cookie and person.role == "read" and (reader := await self._reader(scope, headers)) is not None:
+            return reader, True
+        return person, by_cookie
+
+    async def _to_its_page(self, scope: Scope, letter: Letter) -> Response:
+        """On to the page of a letter, with a cookie for it alone; a link of another site may lead there."""
+        if not await asyncio.to_thread(self._holds, letter):
+            raise self._wrongly(
+                scope, 403, "this link is none of this server's, or not whole: open it from the mail"
+            )
+        response = RedirectResponse(letter.page, status_code=303)
+        response.set_cookie(
+            f"{self.address.cookie}-letter",
+            letter.cookie,
+            max_age=letters.LONGEST_S,
+            path=letter.page,
+            secure=self.address.secure,
+            httponly=True,
+            samesite="lax",
+        )
+        return response
+
+    async def _reader(self, scope: Scope, headers: Headers) -> Person | None:
+        """The reader of a letter at its one page; `None` for nobody."""
+        found = letters.in_cookies(scope["path"], _cookies(headers, f"{self.address.cookie}-letter"))
+        if found is None or "authorization" in headers or not await asyncio.to_thread(self._holds, found):
+            return None
+        scope.setdefault("state", {})["letter"] = found.key
+        return Person(name=found.to, role="decide")
 
     def _is_still(self, headers: Headers, person: Person) -> bool:
         """Whether what let this person in would let them in now."""

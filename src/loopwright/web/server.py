@@ -40,10 +40,14 @@ class Served:
         """The port it is bound to."""
         return self.address.port
 
+    @property
+    def url(self) -> str:
+        """The address as people reach it."""
+        return self.address.public_url or self.address.url
+
     def links(self) -> dict[str, str]:
         """For each person the address that lets them in; whoever has it is them."""
-        url = self.address.public_url or self.address.url
-        return {name: f"{url}/?token={token}" for name, token in self.app.state.tokens.current().items()}
+        return {name: f"{self.url}/?token={token}" for name, token in self.app.state.tokens.current().items()}
 
     def stop(self) -> None:
         """Ends open streams and the server; returns within a second."""

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from loopwright.errors import UsageError
+from loopwright.figures import brief
 from loopwright.hosts import people
-from loopwright.report.figures import brief
 from loopwright.report.svg import cost_chart, score_chart
 from loopwright.serving.live import Live
 from loopwright.web import loops_page

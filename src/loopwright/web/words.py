@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
-from loopwright.report.figures import paid, seconds
+from loopwright.figures import paid, seconds
 
 Tone = Literal["good", "bad", "warn", "busy", "calm"]
 MARKS: Final[Mapping[Tone, str]] = {"good": "✓", "bad": "✗", "warn": "!", "busy": "▶", "calm": "‖"}
