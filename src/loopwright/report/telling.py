@@ -15,7 +15,7 @@ from loopwright.report.values import Kind
 def told(before: LoopState, event: ev.Event, after: LoopState) -> tuple[Kind, str] | None:
     """The line for `event` and what kind of news it is; `None` for facts that are no news by themselves."""
     match event:
-        case ev.GateScored() | ev.Judged() | ev.Noticed():  # first, for there are most of them
+        case ev.GateScored() | ev.Judged():  # first, for there are most of them
             return None
         case ev.RunStarted() | ev.PolicyChanged() | ev.RunReopened() | ev.RunFinished() | ev.Delivered():
             return "run", _of_the_run(event)
@@ -51,6 +51,8 @@ def told(before: LoopState, event: ev.Event, after: LoopState) -> tuple[Kind, st
             return "close", closed(before, outcome, after)
         case ev.Noticed(channel=channel, problem=str(problem)):
             return "people", f"{brief(channel, 40)}: {brief(problem)}"
+        case ev.Noticed():
+            return None
         case _:
             return "people", _of_people(event)
 
