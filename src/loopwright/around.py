@@ -1,7 +1,8 @@
 """Which run a process belongs to, and which process is at the other end of a connection.
 
 Rule: it looks at /proc and asks nobody, so what a process says of itself does not matter: unsetting a variable is no way
-out. What cannot be seen (another user's, another machine's, no /proc) is `None`, not a guess.
+out. What cannot be seen (another user's, another machine's, no /proc) is `None`, not a guess; a connection of our own
+user that no process can be found for hides something, and is `UnseenError`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ from typing import Final
 
 MARK: Final = b"LOOPWRIGHT_RUN="
 _DEEP: Final = 64  # no tree of processes is deeper, and a loop in it would have no end
+
+
+class UnseenError(Exception):
+    """A process of our own user has the other end of a connection and is not to be found."""
 
 
 def run_of(pid: int) -> str | None:
@@ -36,23 +41,29 @@ def run_of(pid: int) -> str | None:
     return None
 
 
-def run_of_peer(here: tuple[str, int], peer: tuple[str, int], *, within_s: float = 0.5) -> str | None:
+def run_of_peer(here: tuple[str, int], peer: tuple[str, int], *, within_s: float = 2.0) -> str | None:
     """The run that holds the other end of a TCP connection on this machine, looked for no longer than `within_s`.
 
-    `here` is our end, `peer` the other: address and port.
+    `here` is our end, `peer` the other: address and port. `UnseenError` where it is our own user's and nobody holds it
+    (it is on its way from one process to another, or closed), or there are more files open than can be looked at.
     """
     until = time.monotonic() + within_s
-    inode = _inode(here, peer)
-    if inode is None:
+    found = _socket(here, peer)
+    if found is None:
         return None
+    uid, inode = found
+    seen = False
     for pid in _holders(f"socket:[{inode}]", until):
         if (run := run_of(pid)) is not None:
             return run
+        seen = True
+    if not seen and (uid == str(os.geteuid()) or inode == "0"):
+        raise UnseenError
     return None
 
 
-def _inode(here: tuple[str, int], peer: tuple[str, int]) -> str | None:
-    """The inode of the socket that is bound to `peer` and connected to `here`."""
+def _socket(here: tuple[str, int], peer: tuple[str, int]) -> tuple[str, str] | None:
+    """The user and the inode of the socket that is bound to `peer` and connected to `here`."""
     ends = [
         (_ends_v4(peer), _ends_v4(here), "/proc/net/tcp"),
         (_ends_v6(peer), _ends_v6(here), "/proc/net/tcp6"),
@@ -64,7 +75,8 @@ def _inode(here: tuple[str, int], peer: tuple[str, int]) -> str | None:
             continue
         at = text.find(f" {theirs} {ours} ") if theirs and ours else -1
         if at >= 0:
-            return text[at : text.find("\n", at)].split()[8]
+            fields = text[at : text.find("\n", at)].split()
+            return fields[6], fields[8]
     return None
 
 
@@ -103,7 +115,7 @@ def _holders(link: str, until: float) -> Iterator[int]:
     ):
         if time.monotonic() > until:
             return
-        if pid != os.getpid() and _holds(pid, link):
+        if _holds(pid, link):
             yield pid
 
 

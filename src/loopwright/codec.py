@@ -133,6 +133,12 @@ def _aware(where: str, at: datetime) -> datetime:
     return at
 
 
+@cache
+def _known(cls: type[ev.Event]) -> frozenset[str]:
+    """The names of a fact's fields."""
+    return frozenset(f.name for f in fields(cls))
+
+
 def _fact(where: str, envelope: _Envelope) -> ev.Event:
     cls = _FACTS.get(envelope.t)
     if cls is None:
@@ -141,11 +147,11 @@ def _fact(where: str, envelope: _Envelope) -> ev.Event:
         )
     try:
         fact: ev.Event = _decoder(cls).decode(envelope.e)
-        unknown = sorted(_KEYS.decode(envelope.e).keys() - {f.name for f in fields(cls)})
+        unknown = _KEYS.decode(envelope.e).keys() - _known(cls)
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
         raise Corrupt(f"{where} holds a damaged {envelope.t}: {error}") from None
     if unknown:
-        what = f"{envelope.t} with {', '.join(unknown)}"
+        what = f"{envelope.t} with {', '.join(sorted(unknown))}"
         raise StoreError(f"{where} holds {what}, unknown to this loopwright: use the version that wrote it")
     return fact
 

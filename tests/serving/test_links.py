@@ -75,6 +75,10 @@ def asking(**options):
     run(Loop("g", agent=agent, gates=[gate], store="sqlite:///s.db", max_iterations=9, **options), "r")
 
 
+def source_of(project):
+    return Source(project=project, environ={}, public_url="https://x.org")
+
+
 def linked(project, store, to=TO):
     """The open request, and the key of the link to it that `to` was sent."""
     approval = Journal(store, "r").state.approval.id
@@ -85,7 +89,7 @@ def linked(project, store, to=TO):
 
 def test_every_step_of_the_prefetched_mail(project, store):
     asking()
-    source = Source(project=project, environ={})
+    source = source_of(project)
     approval, key = linked(project, store)
     told = []
     for step in json.loads((CASES / "email_prefetch.json").read_text())["steps"]:
@@ -112,7 +116,7 @@ def test_every_step_of_the_prefetched_mail(project, store):
 
 def test_a_link_opens_its_own_request_for_its_own_reader_and_nothing_else(project, store):
     asking()
-    source = Source(project=project, environ={})
+    source = source_of(project)
     approval, key = linked(project, store)
     assert links.opened(store, source, "r", approval, TO.upper(), key) == "open"  # mail programs do that
     for run_id, which, to, given in (
@@ -137,7 +141,7 @@ def test_a_link_opens_its_own_request_for_its_own_reader_and_nothing_else(projec
 
 def test_who_may_decide_holds_for_links_too(project, store):
     asking(approval={"when": "passed", "approvers": ["email:sam@example.org"]})
-    source = Source(project=project, environ={})
+    source = source_of(project)
     for to, word in ((TO, "refused"), ("sam@example.org", "recorded")):
         approval, key = linked(project, store, to)
         said = Answered(run="r", approval=approval, answer="approve", by=to)
@@ -172,7 +176,7 @@ def test_an_answer_to_an_old_request_is_not_one_to_the_new(project, store):
     asking()
     second, _ = linked(project, store)
     assert second != first
-    source = Source(project=project, environ={})
+    source = source_of(project)
     late = Answered(run="r", approval=first, answer="approve", by=TO)
     told = links.decided(store, source, late, key)
     assert (told.word, "sent back by ann (cli)" in told.text) == ("conflict", True)

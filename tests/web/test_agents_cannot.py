@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from loopwright.around import run_of, run_of_peer
+from loopwright.around import UnseenError, run_of, run_of_peer
 from loopwright.codec import decode_signal
 from loopwright.core.events import Noticed
 
@@ -106,7 +106,8 @@ def test_the_other_end_of_a_connection_is_found(host):
                     here = link.getsockname()
                     assert run_of_peer(here[:2], peer[:2]) == run == run_of(process.pid)
                     assert run_of_peer(here[:2], (peer[0], peer[1] ^ 1)) is None
-                    assert run_of_peer(here[:2], peer[:2], within_s=-1) is None  # no time to look
+                    with pytest.raises(UnseenError):
+                        run_of_peer(here[:2], peer[:2], within_s=-1)  # no time to look
                 process.stdin.close()
     assert run_of_peer(("127.0.0.1", 1), ("no address", 2)) is None
 
@@ -120,3 +121,34 @@ def _has_six():
     except OSError:
         return False
     return True
+
+
+HIDES = """
+import array, socket, sys
+port, path, token, body = sys.argv[1:]
+link = socket.create_connection(("127.0.0.1", int(port)))
+head = [f"POST {path} HTTP/1.1", f"Host: 127.0.0.1:{port}", "Authorization: Bearer " + token]
+head += ["Content-Type: application/json", f"Content-Length: {len(body)}", "Connection: close", "", ""]
+one, other = socket.socketpair(socket.AF_UNIX)
+copy = link.dup()
+text = "\\r\\n".join(head).encode()
+link.sendall(text[:-1])
+one.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [link.fileno()]))])
+link.sendall(text[-1:])
+link.close(), copy.close()
+import time
+time.sleep(1)
+_, ancillary, _, _ = other.recvmsg(1, 64)
+link = socket.socket(fileno=array.array("i", ancillary[0][2])[0])
+link.sendall(body.encode())
+print(link.recv(4000).split(b" ")[1].decode())
+"""
+
+
+def test_a_connection_that_nobody_holds_for_a_moment_decides_nothing(live, asked):
+    """On its way through another socket it is in no table of a process."""
+    server, run, _ = asked
+    token = server.app.state.tokens.current()["mira"]
+    argv = [sys.executable, "-IS", "-c", HIDES, str(server.port), f"/api/v1/runs/{run}/stop", token, "{}"]
+    found = subprocess.run(argv, env=INSIDE, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "403"

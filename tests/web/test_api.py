@@ -338,6 +338,8 @@ def test_a_log_is_a_file_to_keep_and_nothing_is_followed_to_elsewhere(live, api)
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
     assert answer.headers["content-disposition"] == f'attachment; filename="{run}-1.log"'
     assert len(answer.content) == 4_000_000 and answer.content.endswith(b"aend")
+    log.write_bytes("\x1b[31mred\x1b]52;c;aGk=\x07 \u202eturned\n".encode())
+    assert api("GET", f"/runs/{run}/iterations/1/log").text == "red \\u202eturned\n"
     log.unlink()
     api("GET", f"/runs/{run}/iterations/1/log", expect=404)
     log.symlink_to(live.project / ".agent-state/server/tokens.json")  # what an agent could leave there

@@ -447,3 +447,11 @@ def test_many_at_once_are_answered(ask):
     for thread in threads:
         thread.join()
     assert found == [200] * 12
+
+
+def test_a_token_that_is_none_is_neither_shown_nor_carried_on(ask):
+    """Who signs in after an old address was refused would be refused by it once more."""
+    for path in ("/?token=old-token-of-mira&all=1", "/loops?token=old-token-of-mira&all=1"):
+        text = ask("GET", path, None).text
+        assert "old-token-of-mira" not in text
+        assert f'value="{path.partition("?")[0]}?all=1"' in text

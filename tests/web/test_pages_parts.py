@@ -7,7 +7,7 @@ import pytest
 from pages_seen import T0, Written
 
 from loopwright.core import events as ev
-from loopwright.errors import StoreError, UsageError
+from loopwright.errors import Corrupt, StoreError, UsageError
 from loopwright.journal import history
 from loopwright.report.gather import gather
 from loopwright.report.landing import landing
@@ -15,6 +15,7 @@ from loopwright.report.values import Changes
 from loopwright.stores.memory import MemoryStore
 from loopwright.web import list_page, stream
 from loopwright.web.followed import RUNS, Followed, Shelf
+from loopwright.web.problems import Trouble
 from loopwright.web.run_parts import patch
 from loopwright.web.showing import Showing
 from loopwright.web.words import cost, lasting, word
@@ -196,6 +197,7 @@ def at(n, **parts):
 @pytest.fixture
 def quick(monkeypatch):
     monkeypatch.setattr(stream, "POLL_S", 0.001)
+    monkeypatch.setattr(stream, "AGAIN_S", 0.001)
 
 
 def test_a_stream_says_what_has_changed_and_no_more(quick):
@@ -209,6 +211,12 @@ def test_a_stream_says_what_has_changed_and_no_more(quick):
         'id: 2\ndata: <hx-partial hx-target="#a" hx-swap="outerMorph"><p>2\ndata: 2</p></hx-partial>\n\n',
         'id: 3\ndata: <hx-partial hx-target="#a" hx-swap="outerMorph"><p>3</p></hx-partial><hx-partial hx-target="#b" hx-swap="outerMorph">y</hx-partial>\n\n',
     ]
+
+
+def test_a_stream_of_what_is_not_there_is_none_and_ends_with_it(quick, ask):
+    assert ask("GET", "/events?page=run&run=nobody").status_code == 404
+    gone = Trouble(404, "there is no such run")
+    assert len(followed([at(1, a="x"), gone], stop=9, last="1")) == 1
 
 
 def test_who_comes_back_gets_what_was_missed(quick):
@@ -268,3 +276,38 @@ def test_a_limit_that_was_raised_is_what_the_page_counts_with():
     run = Written(store, limits={"max_iterations": 2, "budget": 1.0}).work(0.5, 0.5).close()
     run.say(ev.LimitsChanged(limits={"max_iterations": 8, "budget": 9.0}, by="ann", key="limits/1"))
     assert landing(run.state).iteration == 8 and run.at > T0
+
+
+def test_what_is_open_is_shown_though_many_runs_have_later_news(lived, ask, monkeypatch):
+    with lived.stores() as store:
+        asked = Written(store, "old-and-open").work(1.0, 1.0, passed=True).ask()
+        Written(store, "newer").work(1.0, 1.0).close()
+    monkeypatch.setattr("loopwright.web.showing.INBOX", 1)
+    text = ask("GET", "/approvals?all=1").text
+    assert asked.state.approval.id in text
+    assert "in the 1 runs with the latest news" in text
+    monkeypatch.setattr("loopwright.web.showing.people.inbox", lambda store, **more: ([], []))
+    assert "Nothing was asked lately" in ask("GET", "/approvals?all=1").text
+
+
+def test_a_damaged_run_says_what_is_wrong_and_promises_no_better(lived, ask, monkeypatch):
+    damaged = Corrupt("commit 2 of run old is not as it was written")
+
+    def refuse(self, run):
+        raise damaged
+
+    monkeypatch.setattr("loopwright.web.looking.Looking.run", refuse)
+    answer = ask("GET", "/runs/old")
+    assert answer.status_code == 503 and "commit 2 of run old" in answer.text
+    assert "retry-after" not in answer.headers
+    damaged = StoreError("the database is locked")
+    assert ask("GET", "/runs/old").headers["retry-after"] == "5"
+
+
+def test_what_cannot_be_read_is_told_of_old_runs_as_of_new_ones(lived, ask, monkeypatch):
+    def inbox(store, *, every=False, limit=0):
+        return [], ["run new is damaged" if every else "run old is damaged"]
+
+    monkeypatch.setattr("loopwright.web.showing.people.inbox", inbox)
+    text = ask("GET", "/approvals?all=1").text
+    assert "run old is damaged" in text and "run new is damaged" in text

@@ -139,3 +139,15 @@ def test_a_run_is_named_by_its_whole_id_and_never_by_a_path(ask, run):
     ):
         assert ask("GET", f"/api/v1/runs/{run}{rest}").status_code == 404, rest
     assert ask("POST", f"/api/v1/runs/{run}/stop").status_code in {404, 405}
+
+
+def test_a_page_is_asked_for_its_head_too(paths, ask):
+    for path in (
+        "/",
+        "/loops",
+        "/approvals",
+        paths["/runs/{run}"],
+        paths["/runs/{run}/approvals/{approval}"],
+    ):
+        answer = ask("HEAD", path)
+        assert (answer.status_code, answer.content) == (200, b""), path

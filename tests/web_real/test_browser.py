@@ -271,7 +271,7 @@ def test_pictures(tmp_path, chromium):
                     page.wait_for_timeout(900)  # what the stream brings
                     assert page.evaluate("document.documentElement.scrollWidth") <= wide, (name, wide)
                     if keep and name != "loops":
-                        tall = page.evaluate("document.documentElement.scrollHeight")
+                        tall = page.evaluate("Math.ceil(document.body.getBoundingClientRect().bottom)")
                         clip = {"x": 0, "y": 0, "width": wide, "height": min(high, tall)}
                         picture = page.screenshot(clip=clip)
                         (PICTURES / f"{name}-{wide}-{colours}.png").write_bytes(small(blank, picture))

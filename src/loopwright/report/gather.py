@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from dataclasses import replace as remade
 from datetime import datetime
 from typing import Final, Generic, TypeAlias, TypeVar
 
 from loopwright.core import events as ev
+from loopwright.core.replacing import replace
 from loopwright.core.state import Iteration, LoopState
 from loopwright.core.values import Scored
 from loopwright.figures import brief
@@ -202,9 +204,9 @@ def _followed(draft: _Draft, event: ev.ApprovalDecided | ev.Noticed, at: datetim
         for i, request in enumerate(held):
             match event:
                 case ev.ApprovalDecided(id=of) if of == request.asked.id:
-                    held[i] = replace(request, decided=event, decided_at=at)
+                    held[i] = remade(request, decided=event, decided_at=at)
                 case ev.Noticed(approval=of) if of == request.asked.id:
-                    held[i] = replace(request, noticed=(*request.noticed, event)[-ITEMS:])
+                    held[i] = remade(request, noticed=(*request.noticed, event)[-ITEMS:])
                 case _:
                     pass
 
@@ -331,4 +333,4 @@ def _bounded(changes: Changes | None, most: int) -> Changes | None:
     patch, cut = changes.patch, changes.cut
     if len(patch) > most:
         patch, cut = patch[:most].rpartition("\n")[0], True
-    return replace(changes, patch=patch, cut=cut, paths=changes.paths[:PATHS])
+    return remade(changes, patch=patch, cut=cut, paths=changes.paths[:PATHS])

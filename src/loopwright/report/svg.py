@@ -60,7 +60,7 @@ def score_chart(
         drawn.append(
             f'<line class="mark" x1="{LEFT}" x2="{right}" y1="{y(threshold):.1f}" y2="{y(threshold):.1f}" '
             f'stroke="#2f6f55" stroke-dasharray="6 4"/>'
-            f'<text class="axis" x="{right}" y="{y(threshold) - 5:.1f}" text-anchor="end">threshold {threshold:g}</text>'
+            f'<text class="axis" x="{LEFT + 6}" y="{y(threshold) - 5:.1f}">threshold {threshold:g}</text>'
         )
     for i, (name, line) in enumerate(report.series.gates.items()):
         drawn.append(

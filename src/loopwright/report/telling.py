@@ -15,6 +15,8 @@ from loopwright.report.values import Kind
 def told(before: LoopState, event: ev.Event, after: LoopState) -> tuple[Kind, str] | None:
     """The line for `event` and what kind of news it is; `None` for facts that are no news by themselves."""
     match event:
+        case ev.GateScored() | ev.Judged():  # first, for there are most of them
+            return None
         case ev.RunStarted() | ev.PolicyChanged() | ev.RunReopened() | ev.RunFinished() | ev.Delivered():
             return "run", _of_the_run(event)
         case ev.Claimed(epoch=epoch, host=host):
@@ -49,7 +51,7 @@ def told(before: LoopState, event: ev.Event, after: LoopState) -> tuple[Kind, st
             return "close", closed(before, outcome, after)
         case ev.Noticed(channel=channel, problem=str(problem)):
             return "people", f"{brief(channel, 40)}: {brief(problem)}"
-        case ev.GateScored() | ev.Judged() | ev.Noticed():
+        case ev.Noticed():
             return None
         case _:
             return "people", _of_people(event)

@@ -46,7 +46,7 @@ class Cell:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots: it is copied often
 class Row:
     """One iteration. `before` and `after` are its snapshots; `outcome` is `open` while it is under way.
 

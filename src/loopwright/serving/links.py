@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from loopwright.cards import Answered, Told
 from loopwright.channels._tickets import ticket
-from loopwright.errors import LoopwrightError, WorkspaceError
+from loopwright.errors import WorkspaceError
 from loopwright.hosts.ways import STATE
 from loopwright.ports import Store
 from loopwright.serving.answers import answered
@@ -54,17 +54,24 @@ def key_of(state: Path) -> bytes:
     return found
 
 
+def fits(source: Source, run: str, approval: str, to: str, key: str) -> bool:
+    """Whether a link is one that this server made; never where it has no address that links could lead to."""
+    if source.public_url is None:
+        return False
+    try:
+        wanted = ticket(key_of(source.project / STATE), run, approval, to)
+    except (WorkspaceError, UnicodeError):
+        return False
+    return hmac.compare_digest(wanted.encode(), key.encode("utf-8", "replace"))
+
+
 def opened(
     store: Store, source: Source, run: str, approval: str, to: str, key: str
 ) -> Literal["open", "over"] | None:
     """Whether a link opens this request: `open` to be decided, `over` to be told how it ended; `None` for no link of ours."""
-    try:
-        wanted = ticket(key_of(source.project / STATE), run, approval, to)
-        if not hmac.compare_digest(wanted.encode(), key.encode("utf-8", "replace")):
-            return None
-        return "open" if is_open(store, run, approval) else "over"
-    except (LoopwrightError, UnicodeError):
+    if not fits(source, run, approval, to, key):
         return None
+    return "open" if is_open(store, run, approval) else "over"
 
 
 def decided(store: Store, source: Source, said: Answered, key: str) -> Told:

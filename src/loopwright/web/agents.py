@@ -14,7 +14,7 @@ from typing import Final
 
 from starlette.types import Scope
 
-from loopwright.around import run_of_peer
+from loopwright.around import UnseenError, run_of_peer
 from loopwright.codec import encode_signal
 from loopwright.core.events import Noticed
 from loopwright.errors import LoopwrightError
@@ -32,7 +32,11 @@ def forbid(live: Live, scope: Scope, person: Person) -> str | None:
     here, peer = scope.get("server"), scope.get("client")
     if here is None or peer is None:
         return None
-    inside = run_of_peer((here[0], here[1]), (peer[0], peer[1]))
+    try:
+        inside = run_of_peer((here[0], here[1]), (peer[0], peer[1]))
+    except UnseenError:
+        _LOG.warning("a process that is not to be found tried to decide as %s", person.name)
+        return "the process at the other end of this connection is not to be found, and agents do not decide"
     if inside is None:
         return None
     _LOG.warning("a process of run %r tried to decide as %s", inside, person.name)

@@ -5,10 +5,7 @@ Rule: it changes nothing. Every list is a page; what agents and gates wrote is t
 
 from __future__ import annotations
 
-import os
-import stat
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query
@@ -24,6 +21,7 @@ from loopwright.report import inbox, rows
 from loopwright.serving.live import Live
 from loopwright.web import reading, shapes
 from loopwright.web.asking import Behind, because
+from loopwright.web.printed import printed
 from loopwright.web.problems import Trouble
 from loopwright.workspace.opened import open_workspace, shown
 
@@ -170,7 +168,11 @@ def log(live: Behind, run: RunId, number: Number) -> Response:
     """What the agent printed in the last attempt of an iteration, as a file; of a long log the end."""
     with live.stores() as store:
         reading.known(store, run)
-    return _kept(_log(live.project / ".agent-state" / "artifacts", run, number), f"{run}-{number}.log")
+        clean = people.redacting(store, run, live.environ)
+    found = printed(live.project, run, number, most=LOG, redact=clean)
+    if found is None:
+        raise Trouble(404, "no log was kept of it")
+    return _kept(found.text.encode(errors="replace"), f"{run}-{number}.log")
 
 
 def _diff(live: Live, run: str, number: int) -> dict[str, Any]:
@@ -193,27 +195,6 @@ def _diff(live: Live, run: str, number: int) -> dict[str, Any]:
         "lines": found.lines,
         "text": clean.text(found.text),
     }
-
-
-def _log(artifacts: Path, run: str, number: int) -> bytes:
-    """The end of the last log of an iteration. An agent can write there, so nothing is followed to elsewhere."""
-    folder = artifacts / run / f"{number:04d}"
-    if folder.resolve() != artifacts.resolve() / run / f"{number:04d}":
-        raise Trouble(404, "no log was kept of it")
-    found = [path for path in folder.glob("attempt-*/agent.log") if path.parent.name[8:].isdigit()]
-    for path in sorted(found, key=lambda path: int(path.parent.name[8:]), reverse=True):
-        if path.parent.is_symlink():
-            continue
-        try:
-            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError:
-            continue
-        with os.fdopen(fd, "rb") as opened:
-            seen = os.fstat(fd)
-            if stat.S_ISREG(seen.st_mode):
-                opened.seek(max(0, seen.st_size - LOG))
-                return opened.read(LOG)
-    raise Trouble(404, "no log was kept of it")
 
 
 def _kept(body: bytes, name: str) -> Response:

@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from loopwright.errors import Locked, LoopwrightError, StoreError, UsageError
+from loopwright.errors import Corrupt, Locked, LoopwrightError, StoreError, UsageError
 from loopwright.serving.live import Live
 from loopwright.web import api, letters, pages
 from loopwright.web.address import Address
@@ -93,6 +93,8 @@ def _problem_of(error: Exception) -> Problem:
             return Problem(status=422, detail=str(error))
         case Locked():
             return Problem(status=409, detail=str(error), headers={"retry-after": "2"})
+        case Corrupt():  # later it is no better
+            return Problem(status=503, detail=str(error))
         case StoreError():
             return Problem(status=503, detail=str(error), headers={"retry-after": "5"})
         case _:

@@ -69,8 +69,12 @@ class Streams:
             with suppress(RuntimeError):  # its loop is closed: nothing is open there any more
                 over.get_loop().call_soon_threadsafe(over.cancel)
 
-    async def heard(self, receive: Receive, over: asyncio.Future[None]) -> Message:
-        """The next message of a client, or its good-bye once `over` is cancelled or streams are closed."""
+    def hearing(self, receive: Receive) -> tuple[Receive, Callable[[], object]]:
+        """What hears a client until streams are closed, and what ends it before: then all it hears is a good-bye."""
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        return lambda: self._heard(receive, over), over.cancel
+
+    async def _heard(self, receive: Receive, over: asyncio.Future[None]) -> Message:
         self._waiting.add(over)
         message: asyncio.Future[Message] = asyncio.ensure_future(receive())
         both: set[asyncio.Future[Any]] = {message, over}

@@ -17,7 +17,15 @@ from markupsafe import Markup
 from loopwright.figures import count, money, paid, safe, score, seconds, short, tokens
 
 HERE: Final = Path(__file__).parent
-SMALL: Final = ("when", "pill", "spark", "gate", "request", "raises")  # macros that every template may use
+SMALL: Final = (
+    "when",
+    "pill",
+    "spark",
+    "gate",
+    "request",
+    "raises",
+    "patched",
+)  # macros that every template may use
 
 
 def _inert(value: object) -> object:
@@ -39,6 +47,7 @@ def _environment() -> Environment:
         count=count, money=money, paid=paid, score=score, seconds=seconds, short=short, tokens=tokens
     )
     made.globals["chart"] = Markup  # for the SVG of our own charts and nothing else
+    made.globals["letter"] = False  # whether a mail led to the page
     small = made.get_template("parts.html").module
     made.globals.update({name: getattr(small, name) for name in SMALL})
     return made

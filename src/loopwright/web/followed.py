@@ -60,9 +60,9 @@ class Followed:
             ]
             closed = self.state.closed
             self._gathering.take(facts)
-            self.n, self.link, self._report = commit.n, commit.link, None
-            if self.state.closed != closed and self.state.closed % self._spacing == 0:
-                self._marks.append(_Mark(self.n, self.link, self.state, self._gathering.tree))
+            state, self.n, self.link, self._report = self.state, commit.n, commit.link, None
+            if state.closed != closed and state.closed % self._spacing == 0:
+                self._marks.append(_Mark(self.n, self.link, state, self._gathering.tree))
                 if len(self._marks) > MARKS:
                     self._marks, self._spacing = self._marks[::2], 2 * self._spacing
         if not self.n:

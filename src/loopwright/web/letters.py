@@ -67,9 +67,7 @@ def in_cookies(path: str, values: Iterable[str]) -> Letter | None:
 
 def holds(live: Live, letter: Letter) -> bool:
     """Whether it is one of this server's, its request open or over; blocking."""
-    with live.stores() as store:
-        found = links.opened(store, live.source(), letter.run, letter.approval, letter.to, letter.key)
-    return found is not None
+    return links.fits(live.source(), letter.run, letter.approval, letter.to, letter.key)
 
 
 def decide(live: Live, said: Answered, key: str) -> Told:

@@ -5,13 +5,10 @@ Rule: it reads and never writes. What an agent could have put in the place of a 
 
 from __future__ import annotations
 
-import os
-import stat
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
 
 from loopwright.codec import decode_signal
@@ -19,7 +16,6 @@ from loopwright.core import events as ev
 from loopwright.core.showing import Shown
 from loopwright.core.state import LoopState
 from loopwright.errors import ConfigError, StoreError
-from loopwright.figures import colourless
 from loopwright.hosts import people, take
 from loopwright.hosts.ways import STATE
 from loopwright.journal import Journal
@@ -29,8 +25,9 @@ from loopwright.report.values import Changes, Moment, Report, Row
 from loopwright.serving.live import Live
 from loopwright.web.changes import Diffs
 from loopwright.web.followed import Followed, Shelf
+from loopwright.web.printed import Log, printed
 from loopwright.web.run_page import Beside
-from loopwright.web.run_parts import Log, Matrix, matrix
+from loopwright.web.run_parts import Matrix, matrix
 
 MATRIX: Final = 15  # iterations of one page
 TAIL: Final = 12_000  # bytes of a log
@@ -152,7 +149,7 @@ class Looking:
             against=against,
             diffed=diffed,
             changes=changes,
-            log=self.log(run, chosen),
+            log=printed(self.live.project, run, chosen, most=TAIL, redact=self._redact),
         )
 
     def _diff(
@@ -165,19 +162,6 @@ class Looking:
         best = state.best.snapshot if state.best is not None else None
         old = {"best": best, "start": state.base}.get(against, row.before)
         return row.number, self.diffs.whole(state.run, old, row.after)
-
-    def log(self, run: str, iteration: int) -> Log | None:
-        """The end of what the last attempt of an iteration printed; `None` where nothing was kept."""
-        folder = self.live.project / STATE / "artifacts" / run / f"{iteration:04d}"
-        attempts = [
-            int(name[8:]) for name in _names(folder) if name[:8] == "attempt-" and name[8:].isdecimal()
-        ]
-        for attempt in sorted(attempts, reverse=True):
-            found = _tail(folder / f"attempt-{attempt}" / "agent.log", TAIL)
-            if found is not None:
-                text, cut, at = found
-                return Log(text=self._redact.text(colourless(text)), attempt=attempt, cut=cut, at=at)
-        return None
 
     def _sign(self, state: LoopState) -> datetime | None:
         """When the agent at work printed something last."""
@@ -244,27 +228,3 @@ def _pending(store: Store, run: str) -> tuple[ev.Event, ...]:
         except StoreError:
             continue
     return tuple(found)
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return os.listdir(folder)  # noqa: PTH208 - names alone
-    except OSError:
-        return []
-
-
-def _tail(file: Path, most: int) -> tuple[str, bool, datetime] | None:
-    """The end of a regular file, whether more stood before it, and when it was written; links are not followed."""
-    if any(part.is_symlink() for part in (file, *list(file.parents)[:4])):
-        return None
-    try:
-        fd = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    with os.fdopen(fd, "rb") as opened:
-        kept = os.fstat(fd)
-        if not stat.S_ISREG(kept.st_mode):
-            return None
-        opened.seek(max(0, kept.st_size - most))
-        text = opened.read(most).decode("utf-8", "replace")
-    return text, kept.st_size > most, datetime.fromtimestamp(kept.st_mtime, UTC)

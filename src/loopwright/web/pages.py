@@ -11,6 +11,7 @@ import gzip
 import hashlib
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -24,6 +25,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.types import Scope
 
 from loopwright.cards import Told
+from loopwright.errors import LoopwrightError
 from loopwright.serving.live import Live
 from loopwright.web import forms
 from loopwright.web.drawing import HERE, draw
@@ -40,6 +42,7 @@ FILES: Final = {
     "live": ("live.js", "text/javascript; charset=utf-8"),
     "icon": ("icon.svg", "image/svg+xml"),
 }
+SHOWN: Final = ["GET", "HEAD"]
 OPEN: Final = frozenset(
     f"/static/{name}" for name, _ in FILES.values()
 )  # who has no token sees the same style
@@ -53,7 +56,7 @@ TEACH: Final[Mapping[int, tuple[str, tuple[str, ...]]]] = {
     421: ("Another name", ("The server answers only under the names it was told: [server] public_url adds one.",)),
     422: ("That could not be taken as it was", ("Go back, mend it and send it again; nothing was changed.",)),
     500: ("A fault of loopwright", ("Runs go on meanwhile: the page only reads. Trying again may help.",)),
-    503: ("Not just now", ("The store cannot be read, or too many live views are open. Try again in a moment.",)),
+    503: ("The store cannot be used", ("What was sent is not on record. Where it only was busy, trying again in a moment helps.",)),
 }  # fmt: skip
 
 
@@ -86,6 +89,19 @@ class Pages:
             "waiting": self.showing.waiting(),
             "events": events,
             "drawn": ago(now, now),
+            "said": self.messages.of(request.query_params.get("said", "")),
+        }
+
+    def bare(self, request: Request) -> dict[str, Any]:
+        """What the page of a letter is given: it leads nowhere, and tells of nothing else that waits."""
+        return {
+            "here": "",
+            "files": _files(),
+            "who": request.state.who,
+            "decides": True,
+            "letter": True,
+            "waiting": 0,
+            "events": "",
             "said": self.messages.of(request.query_params.get("said", "")),
         }
 
@@ -140,7 +156,7 @@ def router(live: Live) -> APIRouter:
     _posts(made, pages)
     _streams(made, pages)
     for name, media in FILES.values():
-        made.add_api_route(f"/static/{name}", _static(name, media), methods=["GET", "HEAD"])
+        made.add_api_route(f"/static/{name}", _static(name, media), methods=SHOWN)
     return made
 
 
@@ -160,14 +176,14 @@ def _static(name: str, media: str) -> Callable[[Request], Response]:
 def _looks(made: APIRouter, pages: Pages) -> None:
     showing = pages.showing
 
-    @made.get("/")
+    @made.api_route("/", methods=SHOWN)
     def runs(request: Request) -> Response:
         asked = dict(request.query_params)
         events = f"/events?{urlencode({'page': 'runs', **_only(asked, 'all', 'since')})}"
         given = pages.values(request, "runs", events=events)
         return page(request, "runs.html", {**given, **showing.runs(asked)})
 
-    @made.get("/runs/{run}")
+    @made.api_route("/runs/{run}", methods=SHOWN)
     def run(run: str, request: Request) -> Response:
         _check(run)
         asked = _only(dict(request.query_params), "i", "top", "against")
@@ -175,7 +191,7 @@ def _looks(made: APIRouter, pages: Pages) -> None:
         events = f"/events?{urlencode({'page': 'run', 'run': run, 'n': found['n'], **asked})}"
         return page(request, "run.html", {**pages.values(request, "runs", events=events), **found})
 
-    @made.get("/loops")
+    @made.api_route("/loops", methods=SHOWN)
     def loops(request: Request) -> Response:
         events = "/events?page=loops"
         return page(
@@ -186,18 +202,21 @@ def _looks(made: APIRouter, pages: Pages) -> None:
 def _approvals(made: APIRouter, pages: Pages) -> None:
     showing = pages.showing
 
-    @made.get("/approvals")
+    @made.api_route("/approvals", methods=SHOWN)
     def approvals(request: Request) -> Response:
         every = request.query_params.get("all") == "1"
         events = f"/events?page=approvals{'&all=1' if every else ''}"
         found = showing.inbox(every=every)
         return page(request, "approvals.html", {**pages.values(request, "approvals", events=events), **found})
 
-    @made.get("/runs/{run}/approvals/{approval}")
+    @made.api_route("/runs/{run}/approvals/{approval}", methods=SHOWN)
     def approval(run: str, approval: str, request: Request) -> Response:
         _check(run)
         found = showing.approval(run, approval)
-        return page(request, "approval.html", {**pages.values(request, "approvals"), **found})
+        given = (
+            pages.bare(request) if hasattr(request.state, "letter") else pages.values(request, "approvals")
+        )
+        return page(request, "approval.html", {**given, **found})
 
     @made.post("/runs/{run}/approvals/{approval}")
     async def decide(run: str, approval: str, request: Request) -> Response:
@@ -264,6 +283,10 @@ def _streams(made: APIRouter, pages: Pages) -> None:
         elif kind not in {"runs", "approvals", "loops"}:
             raise Trouble(404, "a stream is of a page: runs, run, approvals or loops")
         peek, look = pages.showing.parts(asked, pages.values(request, kind))
+        with suppress(
+            LoopwrightError
+        ):  # a store that cannot be read just now may be read later, a run that is none never
+            peek()
         body = stream(
             peek,
             look,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final, TypeAlias
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, urlencode
 
 from starlette.responses import Response
 from starlette.types import Scope
@@ -71,7 +71,9 @@ def problem(told: Problem) -> Response:
 
 def sign_in(scope: Scope) -> str:
     """The form that takes a token and leads on to what was asked for."""
-    query = scope["query_string"].decode("latin-1")
+    query = urlencode(
+        [each for each in parse_qsl(scope["query_string"].decode("latin-1")) if each[0] not in {"token", "k"}]
+    )  # a key that did not open is carried nowhere
     path = quote(scope["path"], safe="/~") + (f"?{query}" if query else "")
     return (
         '<form method="post" action="/login"><p><label>Token <input name="token" type="password" '

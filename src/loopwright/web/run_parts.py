@@ -115,16 +115,6 @@ class Patch:
     cut: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Log:
-    """The end of what an attempt's agent printed."""
-
-    text: str
-    attempt: int
-    cut: bool
-    at: datetime | None
-
-
 def rules(state: LoopState) -> dict[str, str]:
     """What gates weigh and want, by name, as far as the loop says so."""
     found: dict[str, str] = {}

@@ -34,6 +34,9 @@ OPEN: Final = (  # method and exact path
         re.compile(r"/(hooks|channels)/[A-Za-z0-9][A-Za-z0-9_-]{0,63}"),
     ),  # let in by their signature alone
 )
+LINKED: Final = re.compile(
+    r"/runs/([^/]+)/approvals/([^/]+)"
+)  # what a link of a mail opens, and nothing else
 SAFE: Final = frozenset({"GET", "HEAD"})
 HEADERS: Final = {
     "content-security-policy": "default-src 'self'; frame-ancestors 'none'; object-src 'none'; base-uri 'none'; form-action 'self'",
@@ -100,7 +103,7 @@ class Door:
                 told = Problem(status=500, detail="this is a fault of loopwright; the server's log says more")
             response = answer(told, scope, self._draw)
         finally:
-            talk.done()
+            await talk.done()
         if response is not None:
             await response(scope, receive, talk.say)
 
@@ -122,24 +125,18 @@ class Door:
             given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
             return self._welcome(self._person(scope, given), "/")
         if (
-            method == "GET"
+            method in SAFE
             and (letter := letters.in_address(path, scope["query_string"].decode("latin-1"))) is not None
         ):
-            return await self._to_its_page(letter)
-        try:
-            person, by_cookie = self._who(scope, headers)
-        except Trouble:
-            reader = await self._reader(scope, headers)
-            if reader is None:
-                raise
-            person, by_cookie = reader, True
+            return await self._to_its_page(scope, letter)
+        person, by_cookie = await self._whoever(scope, headers)
         if by_cookie:
             self._check_origin(method, headers)
         scope.setdefault("state", {}).update(who=person.name, role=person.role)
         if method in SAFE:
-            over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            talk.still, talk.hang_up = lambda: self._is_still(headers, person), over.cancel
-            await self.app(scope, lambda: self.streams.heard(receive, over), talk.say)
+            receive, talk.hang_up = self.streams.hearing(receive)
+            talk.still = lambda: self._is_still(headers, person)
+            await self.app(scope, receive, talk.say)
             return None
         await self._check_change(scope, headers, person)
         await self.app(scope, await self._whole(receive), talk.say)
@@ -176,10 +173,24 @@ class Door:
             headers={"www-authenticate": "Bearer"},
         )
 
-    async def _to_its_page(self, letter: Letter) -> Response:
+    async def _whoever(self, scope: Scope, headers: Headers) -> tuple[Person, bool]:
+        """The same, or the reader of a letter: of who only looks, too, for a mail asked them to decide."""
+        try:
+            person, by_cookie = self._who(scope, headers)
+        except Trouble:
+            if (reader := await self._reader(scope, headers)) is None:
+                raise
+            return reader, True
+        if by_cookie and person.role == "read" and (reader := await self._reader(scope, headers)) is not None:
+            return reader, True
+        return person, by_cookie
+
+    async def _to_its_page(self, scope: Scope, letter: Letter) -> Response:
         """On to the page of a letter, with a cookie for it alone; a link of another site may lead there."""
         if not await asyncio.to_thread(self._holds, letter):
-            raise Trouble(401, "this link is not one of this server's, or not for this request")
+            raise self._wrongly(
+                scope, 403, "this link is none of this server's, or not whole: open it from the mail"
+            )
         response = RedirectResponse(letter.page, status_code=303)
         response.set_cookie(
             f"{self.address.cookie}-letter",
@@ -213,16 +224,19 @@ class Door:
         person = self.tokens.person(token)
         if person is not None:
             return person
-        wait_s = self._wrong.wait_s(str((scope.get("client") or ("?",))[0]))
-        if wait_s:
-            raise Trouble(
-                429, "too many wrong tokens came from there", headers={"retry-after": str(int(wait_s) + 1)}
-            )
-        raise Trouble(
+        raise self._wrongly(
+            scope,
             401,
             "this token is not known (any more): tokens.json has those that are, and loopwright serve prints them",
-            headers={"www-authenticate": "Bearer"},
         )
+
+    def _wrongly(self, scope: Scope, status: int, detail: str) -> Trouble:
+        """What is said to a wrong token or link, counted."""
+        wait_s = self._wrong.wait_s(str((scope.get("client") or ("?",))[0]))
+        if wait_s:
+            later = {"retry-after": str(int(wait_s) + 1)}
+            return Trouble(429, "too many wrong tokens came from there", headers=later)
+        return Trouble(status, detail, headers={"www-authenticate": "Bearer"} if status == 401 else {})
 
     def _welcome(self, person: Person, path: str) -> Response:
         """On to the page, with a cookie in the place of the token: it stays in no address."""
@@ -241,7 +255,9 @@ class Door:
     async def _login(self, scope: Scope, headers: Headers, receive: Receive) -> Response:
         """The form for who came without a cookie."""
         self._check_origin("POST", headers)
-        form = parse_qs((await whole_body(receive, self.bounds)).decode("utf-8", "replace"))
+        form = parse_qs(
+            (await whole_body(self.streams.hearing(receive)[0], self.bounds)).decode("utf-8", "replace")
+        )
         path = form.get("next", ["/"])[0]
         here = re.fullmatch(r"/(?![/\\])[A-Za-z0-9._~/?&=%-]*", path) is not None
         return self._welcome(self._person(scope, form.get("token", [""])[0].strip()), path if here else "/")
@@ -280,7 +296,7 @@ class Door:
         """The body, read to its end before anybody looks at it."""
         body: Message | None = {
             "type": "http.request",
-            "body": await whole_body(receive, self.bounds),
+            "body": await whole_body(self.streams.hearing(receive)[0], self.bounds),
             "more_body": False,
         }
 
@@ -304,6 +320,7 @@ class _Talk:
     begun: bool = False
     streams: bool = False
     full: bool = False
+    whole: bool = False
     still: Callable[[], bool] = lambda: True  # whether who asked may still see what comes
     hang_up: Callable[[], object] = lambda: None
 
@@ -322,13 +339,17 @@ class _Talk:
         elif self.streams and not self.still():  # a new token ends what the old one let in
             self.hang_up()
             return
+        else:
+            self.whole = not message.get("more_body", False)
         await self.send(message)
 
-    def done(self) -> None:
-        """Counts a stream that ended."""
+    async def done(self) -> None:
+        """Counts a stream that ended; one that we ended is told so, as what is whole."""
         if self.streams:
             self.streams = False
             self.door.streams.open -= 1
+            if not self.whole:
+                await self.send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def _open(method: str, path: str) -> bool:

@@ -21,6 +21,7 @@ from loopwright.web.address import Address, check_bind
 from loopwright.web.app import create
 from loopwright.web.bounds import Bounds
 
+_LOG: Final = logging.getLogger("loopwright.web")
 _WAIT_S: Final = 0.9
 _BEGIN_S: Final = 10.0
 
@@ -94,15 +95,31 @@ def start(
             timeout_graceful_shutdown=1,
         )
     )
-    logging.getLogger(
-        "uvicorn.access"
-    ).disabled = True  # a token may stand in an address, whoever sets logs up
+    _log_as_ours()
     thread = threading.Thread(
         target=lambda: asyncio.run(server.serve(sockets=[sock])), name="loopwright-web", daemon=True
     )
     thread.start()
     _wait(server, thread)
     return Served(address=address, app=app, _uvicorn=server, _thread=thread)
+
+
+class _Onward(logging.Handler):
+    """Hands what uvicorn says to our own log, which knows no secrets and one line for each thing."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """One thing that it said."""
+        _LOG.handle(record)
+
+
+def _log_as_ours() -> None:
+    """What anybody on the network can make it say (a request that is none) is left out."""
+    logging.getLogger(
+        "uvicorn.access"
+    ).disabled = True  # a token may stand in an address, whoever sets logs up
+    found = logging.getLogger("uvicorn.error")
+    found.handlers, found.propagate = [_Onward()], False
+    found.setLevel(logging.ERROR)
 
 
 def _wait(server: uvicorn.Server, thread: threading.Thread) -> None:

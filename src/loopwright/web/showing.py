@@ -160,9 +160,18 @@ class Showing:
         """What waits for a person; `every`: what was asked of the runs with the latest news."""
         now = datetime.now(UTC)
         with self.live.stores() as store:
-            found, damaged = people.inbox(store, every=every, limit=INBOX + 1 if every else 100_000)
-        runs = {state.run for state, _ in found}
-        return {"items": items(found[:500], now), "every": every, "damaged": damaged, "more": len(runs) > INBOX, "bound": INBOX}  # fmt: skip
+            found, damaged = people.inbox(store)
+            if every:  # what is open however old it is, what was decided of the runs with the latest news
+                told, more = people.inbox(store, every=True, limit=INBOX)
+                damaged = sorted({*damaged, *more})
+                found = told + [each for each in found if each[0].run not in {state.run for state, _ in told}]
+        return {
+            "items": items(found[:500], now),
+            "every": every,
+            "damaged": damaged,
+            "more": every and len(self.heads(every=True)[1]) > INBOX,
+            "bound": INBOX,
+        }
 
     def approval(self, run: str, approval: str) -> dict[str, Any]:
         """One request, open or not."""
@@ -180,6 +189,11 @@ class Showing:
         return {
             "item": items([(state, found)], now)[0],
             "asked": asks,
+            "patch": None
+            if asks is None
+            else patch(changes)
+            if (changes := self.looking.changed(seen.shown))
+            else None,
             "live_id": state.approval.id if state.approval is not None and not opened else "",
         }
 

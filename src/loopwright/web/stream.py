@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from loopwright.errors import LoopwrightError
+from loopwright.web.problems import Trouble
 
 POLL_S: Final = 0.5
+AGAIN_S: Final = 5.0  # after a look that failed
 PING_S: Final = 15.0
 TICK_S: Final = 5.0  # how often what only time changes is said anew
 SLOW_S: Final = 30.0  # the same of a long list
@@ -54,7 +56,7 @@ async def stream(
     begun = looked_at = said_at = time.monotonic()
     known = seen or last
     while time.monotonic() - begun < LONGEST_S:
-        now = time.monotonic()
+        now, pause_s = time.monotonic(), POLL_S
         try:
             found = await asyncio.to_thread(peek)
             if found != news or now - looked_at >= tick_s:
@@ -65,12 +67,16 @@ async def stream(
                 if body:
                     said_at = now
                     yield body
-        except LoopwrightError:  # the store cannot be read just now: the next look may
-            news = None
+        except Trouble:  # what the page is of was removed
+            return
+        except (
+            LoopwrightError
+        ):  # the store cannot be read just now: a later look may, and each costs as much as a first
+            news, pause_s = None, AGAIN_S
         if now - said_at >= PING_S:
             said_at = now
             yield b": ping\n\n"
-        await asyncio.sleep(POLL_S)
+        await asyncio.sleep(pause_s)
 
 
 def _changed(sent: dict[str, str], looked: Looked, *, only: Container[str] | None) -> bytes:
