@@ -13,7 +13,7 @@ from typing import Final
 from loopwright.core import events as ev
 from loopwright.core.showing import Shown
 from loopwright.core.state import LoopState
-from loopwright.figures import brief, money, paid, safe, score, seconds
+from loopwright.figures import brief, count, money, paid, safe, score, seconds
 from loopwright.hosts.people import Asked
 from loopwright.report.gather import cell_of
 from loopwright.report.telling import decision
@@ -108,7 +108,7 @@ def asked_view(
         seconds=seconds(shown.seconds),
         alerts=shown.alerts,
         summary=shown.summary.strip()[:2000],
-        changed="" if changes is None else f"{changes.files} files, +{changes.added} −{changes.removed}",
+        changed="" if changes is None else f"{count(changes.files, 'file')}, +{changes.added} −{changes.removed}",
         answered="" if standing is None else decision(standing[0]),
     )
 

@@ -342,5 +342,5 @@ def _audited(request: Request, now: datetime) -> tuple[When, str, tuple[str, ...
         at = "" if request.decided_at is None else f", {clock(request.decided_at, now).text} UTC"
         lines.append(f"{decision(request.decided)}{at}")
     else:
-        lines.append("no answer")
+        lines.append("no answer yet")
     return clock(request.at, now), f"#{asked.iteration} {brief(asked.question, 500)}", tuple(lines)

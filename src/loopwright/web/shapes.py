@@ -54,7 +54,7 @@ class Head(BaseModel):
     approval: str | None = Field(description="The id of the open request.")
     wake: datetime | None = Field(description="When the run goes on by itself, or its request is over.")
     loop: str | None = Field(default=None, description="The name of its loop.")
-    max_iterations: float | None = Field(default=None, description="The iterations it may have.")
+    max_iterations: int | None = Field(default=None, description="The iterations it may have.")
     trend: list[float | None] = Field(default=[], description="The last scores, oldest first.")
 
 
