@@ -108,7 +108,9 @@ def asked_view(
         seconds=seconds(shown.seconds),
         alerts=shown.alerts,
         summary=shown.summary.strip()[:2000],
-        changed="" if changes is None else f"{count(changes.files, 'file')}, +{changes.added} −{changes.removed}",
+        changed=""
+        if changes is None
+        else f"{count(changes.files, 'file')}, +{changes.added} −{changes.removed}",
         answered="" if standing is None else decision(standing[0]),
     )
 
