@@ -116,10 +116,6 @@ def test_from_an_empty_folder_to_an_approval_in_slack(tmp_path, slack):
         )
         assert git(night.folder, "show", f"{branch}:list.txt").split() == ["plums", "pears", "apples"]
         assert (night.folder / "list.txt").read_text().split() == ["pears", "apples", "plums"]
-        server = night.shells[0]
-        subprocess.run(
-            ["pkill", "-INT", "-g", str(server.process.pid), "-f", "loopwright serve"], check=False
-        )
     finally:
         for shell in night.shells:
             shell.close()

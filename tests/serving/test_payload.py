@@ -4,14 +4,11 @@ import asyncio
 import json
 import os
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from a_hook import ENV, HOOK, live, sent
 
-from loopwright.assembled import assemble
 from loopwright.core.values import Attempt, Feedback, Left
-from loopwright.errors import ConfigError
 from loopwright.hosts import sandbox
 from loopwright.hosts.fork import fork
 from loopwright.hosts.local import start, take_up
@@ -126,22 +123,3 @@ def test_behind_walls_an_agent_may_read_it_and_a_gate_may_not(tmp_path):
     assert str(payload) not in wrap((), False)
     hidden = wrap((), True).index(str(tmp_path / ".agent-state"))
     assert hidden < wrap((), True).index(str(payload)), "put back after our records were hidden"
-
-
-def test_through_real_walls(tmp_path):
-    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-    probe = Loop("x", agent="true", gates=["true"], sandbox="bwrap")
-    try:
-        made = assemble(probe, project=tmp_path, path=environ["PATH"])
-        sandbox.check(made, Ways(project=tmp_path, environ=environ))
-    except ConfigError as error:
-        pytest.skip(str(error))
-    project = tmp_path / "project"
-    project.mkdir()
-    agent = AGENT.replace(
-        "env > env.txt", "if echo x >> $LOOPWRIGHT_PAYLOAD_FILE; then echo > changed.txt; fi; env > env.txt"
-    )
-    served(project, '[workspace]\nmode = "folder"\n', agent=agent + 'sandbox = "bwrap"\n')
-    assert json.loads(found(project, "seen.json")) == EVIL
-    assert not list(project.rglob("changed.txt"))
-    assert Path(found(project, "where.txt").strip()).is_file()

@@ -1,12 +1,18 @@
 """What bubblewrap keeps in and out, as it is installed here."""
 
+import json
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 from tests.cli.stage import Stage
+
+sys.path.append(str(Path(__file__).parents[1] / "serving"))
+
+from test_payload import AGENT, EVIL, found, served
 
 
 @pytest.fixture
@@ -92,3 +98,15 @@ def test_a_clean_gate_has_its_checkout_within_the_walls(stage):
     stage.write("loop.toml", f"goal = 'g'{CLEAN}")
     stage("run", "--as", "r", expect=0)
     assert not (stage.folder / "mine").exists()
+
+
+def test_what_started_a_run_is_read_through_the_walls_and_not_written(tmp_path):
+    project = tmp_path / "project"
+    project.mkdir()
+    agent = AGENT.replace(
+        "env > env.txt", "if echo x >> $LOOPWRIGHT_PAYLOAD_FILE; then echo > changed.txt; fi; env > env.txt"
+    )
+    served(project, '[workspace]\nmode = "folder"\n', agent=agent + 'sandbox = "bwrap"\n')
+    assert json.loads(found(project, "seen.json")) == EVIL
+    assert not list(project.rglob("changed.txt"))
+    assert Path(found(project, "where.txt").strip()).is_file()

@@ -6,6 +6,7 @@ for a person or has nobody who drives it, and exits 0 like every reading verb.
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from collections import deque
@@ -14,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -126,18 +128,26 @@ def watch_(run: str, folder: str, store: str | None) -> None:
     Ctrl-C ends the watching; the run goes on.
     """
     where = find(folder, store)
-    with opened(where) as runs, _screen() as screen:
+    with opened(where) as runs, _screen() as screen, _interrupted() as enough:
         feed = Feed(runs, the_run(runs, run))
-        try:
-            _follow(feed, screen, where.project)
-        except KeyboardInterrupt:
-            screen.line("no longer watched; the run goes on by itself")
+        _follow(feed, screen, where.project, enough)
         state = feed.state
     for line in words.three_lines(state, where):
         click.echo(line)
 
 
-def _follow(feed: Feed, screen: Screen, project: Path) -> None:
+@contextmanager
+def _interrupted() -> Iterator[Event]:
+    """Set by Ctrl-C: an exception could be lost where it is raised, in the middle of a library."""
+    enough = Event()
+    before = signal.signal(signal.SIGINT, lambda _number, _frame: enough.set())
+    try:
+        yield enough
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _follow(feed: Feed, screen: Screen, project: Path, enough: Event) -> None:
     earlier = deque(feed.news(), maxlen=BEFORE)
     for line in earlier:
         screen.line(line)
@@ -152,7 +162,9 @@ def _follow(feed: Feed, screen: Screen, project: Path) -> None:
         elif time.monotonic() - alone > GONE_S:
             screen.line("nobody drives this run: its process is gone")
             return
-        time.sleep(POLL_S)
+        if enough.wait(POLL_S):
+            screen.line("no longer watched; the run goes on by itself")
+            return
         for line in feed.news():
             screen.line(line)
 
