@@ -220,6 +220,14 @@ def test_a_server_with_nothing_to_serve_or_a_bad_file_says_so(stage):
     assert not (stage.folder / ".agent-state").exists()
 
 
+def test_a_loop_file_that_can_no_longer_be_served_keeps_the_loop_too(stage):
+    loop(stage)
+    with serving(stage) as process:
+        _line(process, "serving nightly")
+        loop(stage, "[[trigger]]\nwebhook = 'deps'\nsecret = 'DEPS_SECRET'")
+        assert "the secret DEPS_SECRET is not set" in _line(process, "cannot be used")
+
+
 def test_a_run_that_cannot_start_is_said_and_tried_again(stage):
     script = stage.write("agent.sh", "exit 0\n")
     stage.write(

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, Literal
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request
@@ -235,21 +235,15 @@ def _approvals(made: APIRouter, pages: Pages) -> None:
 def _posts(made: APIRouter, pages: Pages) -> None:
     live = pages.live
 
-    @made.post("/runs/{run}/stop")
-    async def stop(run: str, request: Request) -> Response:
-        given = forms.fields_of(await request.body())
-        return pages.back(
-            f"/runs/{_check(run)}",
-            await asyncio.to_thread(forms.steer, live, run, "stop", given, request.state.who),
-        )
+    def steering(verb: Literal["stop", "pause"]) -> None:
+        @made.post(f"/runs/{{run}}/{verb}", name=verb)
+        async def steer(run: str, request: Request) -> Response:
+            given = forms.fields_of(await request.body())
+            told = await asyncio.to_thread(forms.steer, live, _check(run), verb, given, request.state.who)
+            return pages.back(f"/runs/{run}", told)
 
-    @made.post("/runs/{run}/pause")
-    async def pause(run: str, request: Request) -> Response:
-        given = forms.fields_of(await request.body())
-        return pages.back(
-            f"/runs/{_check(run)}",
-            await asyncio.to_thread(forms.steer, live, run, "pause", given, request.state.who),
-        )
+    steering("stop")
+    steering("pause")
 
     @made.post("/runs/{run}/resume")
     async def resume(run: str, request: Request) -> Response:
