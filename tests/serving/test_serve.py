@@ -225,7 +225,7 @@ def test_a_loop_file_that_can_no_longer_be_served_keeps_the_loop_too(stage):
     with serving(stage) as process:
         _line(process, "serving nightly")
         loop(stage, "[[trigger]]\nwebhook = 'deps'\nsecret = 'DEPS_SECRET'")
-        assert "the secret DEPS_SECRET is not set" in _line(process, "cannot be used")
+        assert "the secret DEPS_SECRET is not set" in _line(process, "loop.toml ")
 
 
 def test_a_run_that_cannot_start_is_said_and_tried_again(stage):
