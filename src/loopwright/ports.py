@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from loopwright.core.events import Event
+from loopwright.core.frozen import frozen
 from loopwright.core.judge import Rule
 from loopwright.core.values import Attempt, Failed, Score, Scored, Usage, Worked
 from loopwright.errors import StoreError, Taken
@@ -22,7 +23,7 @@ Observe: TypeAlias = Callable[[Event], None]
 Follow: TypeAlias = Callable[[datetime, Event], None]  # the same, with when each fact happened
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Place:
     """Where one attempt or gate works. `env` is its complete environment; seconds are limits.
 
@@ -121,7 +122,7 @@ class Changes:
     of_gates: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Seen:
     """What a gate may look at beside the workspace; what is a function is looked up when asked for.
 
@@ -183,7 +184,7 @@ class Gate:
         return self.rule.name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Kept:
     """What a store keeps beside a commit, so that readers need not fold the journal.
 
