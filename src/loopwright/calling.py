@@ -114,7 +114,8 @@ class Threads:
         task: asyncio.Task[Any] = loop.create_task(work) if _AT_ONCE is None else _AT_ONCE(loop, work)
         try:
             if self._at_once and not task.done():
-                await asyncio.sleep(0)  # it begins in this turn of the loop; to be told of its end takes another
+                # It begins in this turn of the loop; to be told of its end takes another.
+                await asyncio.sleep(0)
             if not task.done():
                 await _over(loop, waiting, timeout_s - (time.monotonic() - began))
         except asyncio.CancelledError:

@@ -23,7 +23,7 @@ from loopwright.core.policy import Deliver, Policy
 from loopwright.core.values import Attempt, Score
 from loopwright.errors import NotStartable, WorkspaceError
 from loopwright.journal import Journal
-from loopwright.ports import Agent, Gate, Lease
+from loopwright.ports import Agent, Gate, Lease, Place
 from loopwright.workspace.earlier import Old
 from loopwright.workspace.opened import Look, Workspace
 
@@ -129,6 +129,19 @@ def folder_of(run: Run, iteration: int, name: str, *, made: bool) -> Path:
     except OSError as error:
         raise WorkspaceError(f"{folder} cannot be made: {error.strerror or error}") from error
     return folder
+
+
+def inside(run: Run, folder: Path, timeout_s: float) -> Place:
+    """The place of an agent or gate that is not told where it works: it starts nothing, so it has no marks or walls."""
+    return Place(
+        root=run.workspace.root,
+        project=run.project,
+        artifacts=folder,
+        env=run.env,
+        timeout_s=timeout_s,
+        grace_s=run.policy.limits.grace,
+        redact=run.journal.redact,
+    )
 
 
 def environment_of(run: Run, names: tuple[str, ...], own: dict[str, str]) -> Mapping[str, str]:

@@ -77,7 +77,7 @@ def function_agent(fn: Work, *, name: str | None = None) -> Agent:
             case _:
                 return _worked(title, value, place.redact)
 
-    return Agent(name=title, call=call, in_folder=False, in_process=True)
+    return Agent(name=title, call=call, in_folder=False, in_process=True, placed=False)
 
 
 def _check(fn: Work, title: str) -> None:

@@ -121,6 +121,7 @@ def gate(
             parallel=parallel,
             writes=writes,
             in_process=True,
+            placed=False,
         )
         try:
             setattr(function, _MARK, made)
@@ -140,7 +141,7 @@ def as_gate(fn: Callable[..., Any]) -> Gate:
     if isinstance(made, Gate):
         return made
     _arguments(fn)
-    return Gate(rule=Rule(name=_name(fn)), check=_check(fn), in_process=True)
+    return Gate(rule=Rule(name=_name(fn)), check=_check(fn), in_process=True, placed=False)
 
 
 def _checked(option: str, value: float | None, high: float | None) -> float | None:
