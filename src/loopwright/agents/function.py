@@ -208,7 +208,7 @@ def _odd(result: Result) -> str:
 
 def _plain(value: Any, where: str) -> Any:
     """`value`, checked to be JSON; the ValueError names the place and the nearest fix."""
-    if value is None or isinstance(value, bool | int):
+    if value is None or isinstance(value, int):
         return value
     if isinstance(value, float):
         if not isfinite(value):

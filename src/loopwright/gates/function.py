@@ -198,7 +198,7 @@ def _check(fn: Callable[..., Any]) -> Callable[[Seen, Place], Awaitable[Measure]
             if not is_async(fn):
                 late += "; a thread cannot be ended, so it may still be running"
             return unproven(BadEvidence("timeout", late))
-        return _scored(value, place.redact)
+        return value if isinstance(value, bool) else _scored(value, place.redact)
 
     return check
 
@@ -211,7 +211,7 @@ def _scored(value: Any, redact: Redactor) -> Score:
     if isinstance(error, asyncio.CancelledError):
         return unproven(BadEvidence("cancelled", "was cancelled from inside"))
     try:
-        if not isinstance(error, BadEvidence | None):
+        if error is not None and not isinstance(error, BadEvidence):
             cause: Cause = "tool" if isinstance(error, _MISTAKES) else "evidence"
             said = told(error, without=calling.__file__, redact=redact)
             return Score(0.0, said, status="error", cause=cause)
