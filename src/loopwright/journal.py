@@ -108,7 +108,7 @@ class Journal:
         for fact in events:
             event = self.redact.event(fact)
             self.state = apply(self.state, event, at)
-            self._pending.append((max(at, self.state.updated_at or at), event))
+            self._pending.append((self.state.updated_at or at, event))  # `at`, and never before the last fact
             if isinstance(event, IterationClosed):
                 self._closed = self.state
 
@@ -162,11 +162,12 @@ class Journal:
             self._kept = draft.n
         del self._pending[: len(draft.facts)]
         self._closed = None
-        for at, event in draft.facts:
-            for see in self._observe:
-                see(event)
-            for follow in self.follow:
-                follow(at, event)
+        if self._observe or self.follow:
+            for at, event in draft.facts:
+                for see in self._observe:
+                    see(event)
+                for follow in self.follow:
+                    follow(at, event)
 
 
 def kept_of(
