@@ -9,10 +9,11 @@ Like every value, a fact that exists is valid: numbers are finite, times have a 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, Literal, TypeAlias, get_args
 
+from loopwright.core.frozen import frozen
 from loopwright.core.values import (
     UNKNOWN_USAGE,
     About,
@@ -55,7 +56,7 @@ def _aware(name: str, at: datetime | None) -> None:
         raise ValueError(f"{name} {at.isoformat()} has no time zone")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunStarted:
     """The run exists: `spec` is the resolved loop (secrets as names), `origin` what started it."""
 
@@ -67,7 +68,7 @@ class RunStarted:
     origin: str = "hand"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Claimed:
     """A host took the run. `outputs` are files its own stdout or stderr is open on."""
 
@@ -78,7 +79,7 @@ class Claimed:
     outputs: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AttemptStarted:
     """Intent, on record before the effect: this attempt of this iteration begins from `snapshot`.
 
@@ -101,7 +102,7 @@ class AttemptStarted:
             finite("reserve_usd", self.reserve_usd, low=0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AttemptSucceeded:
     """The agent gave a result; `snapshot` holds the work."""
 
@@ -121,7 +122,7 @@ class AttemptSucceeded:
         finite("seconds", self.seconds, low=0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AttemptFailed:
     """The agent gave none. `retry_after` is a lower bound in seconds, `dice` the chance its back-off uses."""
 
@@ -142,7 +143,7 @@ class AttemptFailed:
             finite("retry_after", self.retry_after, low=0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AttemptInterrupted:
     """The attempt was cut from outside; `seconds` reach to its last sign of life."""
 
@@ -155,7 +156,7 @@ class AttemptInterrupted:
         finite("seconds", self.seconds, low=0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WaitStarted:
     """A back-off or rate-limit wait began: `seconds` long, till `until`."""
 
@@ -168,7 +169,7 @@ class WaitStarted:
         _aware("until", self.until)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class DaySpent:
     """What all runs of this store spent on a day (UTC), as its ledger said when it was too much for an attempt."""
 
@@ -179,7 +180,7 @@ class DaySpent:
         finite("cost_usd", self.cost_usd, low=0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class WorkspaceChanged:
     """The workspace is now `snapshot`, and no attempt made it so: scores of another snapshot are void."""
 
@@ -188,7 +189,7 @@ class WorkspaceChanged:
     cause: Literal["baseline", "user", "restored", "gate"] = "user"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class EvidenceChanged:
     """Files that gates judge by were touched, and what was done about it."""
 
@@ -197,7 +198,7 @@ class EvidenceChanged:
     digest: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class GateScored:
     """One gate judged one snapshot. `beside_s` of its seconds ran beside gates on record before it: they count once.
 
@@ -218,14 +219,14 @@ class GateScored:
             raise ValueError(f"the score of {self.gate} has no status; settle it first")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Judged:
     """The scores of the open iteration, weighed together."""
 
     verdict: Verdict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class AlertRaised:
     """A monitor named an illness of the loop, or the convergence nudge did (`NO_PROGRESS`)."""
 
@@ -236,7 +237,7 @@ class AlertRaised:
     critical: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ApprovalRequested:
     """A person is asked; `digest` is of exactly what is shown."""
 
@@ -252,7 +253,7 @@ class ApprovalRequested:
         _aware("deadline", self.deadline)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class ApprovalDecided:
     """The one decision a request got."""
 
@@ -269,7 +270,7 @@ class ApprovalDecided:
             bounded(name, value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Noticed:
     """A request was shown on a channel, or could not be (`problem`)."""
 
@@ -279,14 +280,14 @@ class Noticed:
     problem: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class IterationClosed:
     """The open iteration is over."""
 
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Delivered:
     """The accepted work was handed over, or could not be (`problem`)."""
 
@@ -295,7 +296,7 @@ class Delivered:
     problem: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class StopRequested:
     """A person wants the run to end: after this iteration, or `now`. `key` is the signal's."""
 
@@ -304,7 +305,7 @@ class StopRequested:
     key: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PauseRequested:
     """A person wants the run to rest: after this iteration, or `now`."""
 
@@ -313,7 +314,7 @@ class PauseRequested:
     key: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Resumed:
     """The pause is over; what nobody decided in time is asked again."""
 
@@ -321,7 +322,7 @@ class Resumed:
     key: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class NoteAdded:
     """A person's words for the next attempt."""
 
@@ -330,7 +331,7 @@ class NoteAdded:
     key: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class LimitsChanged:
     """A person set limits anew: name to value, the names of a loop file's `[limits]`."""
 
@@ -343,7 +344,7 @@ class LimitsChanged:
             bounded(name, value)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class PolicyChanged:
     """The loop was redefined for a run that exists; gates judge again."""
 
@@ -351,14 +352,14 @@ class PolicyChanged:
     digest: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunReopened:
     """A failed or stopped run goes on: streaks start anew; money, iterations and time do not."""
 
     by: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunFinished:
     """The run is over, for this reason."""
 

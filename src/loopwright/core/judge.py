@@ -8,9 +8,10 @@ never the decision. The verdict is recorded, not recomputed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from loopwright.core.fingerprint import fingerprint
+from loopwright.core.frozen import frozen
 from loopwright.core.values import Score, Scored, Verdict, finite
 
 SKIPPED = Score(0.0, "did not run", status="skipped")
@@ -18,7 +19,7 @@ HEAVIEST = 1e6  # a weight; sums of them stay finite
 ROUNDING = 1e-9  # three times 0.85 weighs 0.8499999999999999 in floating point
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Rule:
     """How one gate counts. `min` is the mark for a score without a status (`None`: the threshold)."""
 

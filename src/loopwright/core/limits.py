@@ -7,12 +7,12 @@ tokens never count as zero: a bounded run that cannot know what it spent stops a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Final, TypeAlias
 
 from loopwright.core.events import AlertRaised, AttemptFailed, StopReason
+from loopwright.core.frozen import frozen
 from loopwright.core.judge import ROUNDING
 from loopwright.core.monitors import recently
 from loopwright.core.replacing import replace
@@ -23,7 +23,7 @@ Ending: TypeAlias = tuple[StopReason, str]
 WAITING_KINDS: Final = frozenset({"transient", "rate_limited"})
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Backoff:
     """Seconds before the next attempt: `first`, then `factor` times more each time, up to `max`."""
 
@@ -37,7 +37,7 @@ class Backoff:
         finite("backoff.factor", self.factor, low=1, high=1000)  # to the power of 60: still a float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Convergence:
     """No progress over `window` graded iterations: a nudge; the `patience`-th time in a row the run ends."""
 
@@ -53,7 +53,7 @@ class Convergence:
             raise ValueError(f"convergence looks back window × patience iterations, {RECENT} at most")
 
 
-@dataclass(frozen=True, kw_only=True)  # no slots: copied by `replacing.replace`
+@frozen
 class Limits:
     """The bounds of a run; seconds, US dollars, counts. `None` is no such bound."""
 

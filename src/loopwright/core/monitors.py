@@ -9,11 +9,12 @@ resumed run remembers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import Final
 
 from loopwright.core.events import AlertRaised
+from loopwright.core.frozen import frozen
 from loopwright.core.state import ALERTS, RECENT, LoopState
 from loopwright.core.values import Action, Closed, finite, whole
 
@@ -21,7 +22,7 @@ REPEAT: Final = 3  # an alert of one kind is raised at most once in so many iter
 CALM: Final = frozenset({"SLOWDOWN", "NO_PROGRESS"})  # kinds that never add up to critical
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Oscillation:
     """Scores that go up and down with no new best, or a tree that keeps coming back."""
 
@@ -36,7 +37,7 @@ class Oscillation:
         finite("oscillation.above", self.above, low=0, high=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Degradation:
     """Scores that only fall."""
 
@@ -49,7 +50,7 @@ class Degradation:
         finite("degradation.drop", self.drop, low=0, high=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Slowdown:
     """Iterations that take longer each time."""
 
@@ -62,7 +63,7 @@ class Slowdown:
         finite("slowdown.ratio", self.ratio, low=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class HighErrorRate:
     """Too many of the last iterations errored."""
 
@@ -75,7 +76,7 @@ class HighErrorRate:
         finite("high_error_rate.rate", self.rate, low=0, high=1)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Stall:
     """The same failure on the same tree, again and again."""
 
@@ -86,7 +87,7 @@ class Stall:
         whole("stall.window", self.window, low=2, high=RECENT)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Critical:
     """So many alerts within so many iterations stop the run."""
 
@@ -98,7 +99,7 @@ class Critical:
         whole("critical.within", self.within, high=RECENT)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Monitors:
     """The monitors of a loop with their numbers."""
 

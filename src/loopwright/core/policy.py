@@ -5,18 +5,19 @@ Rule: a command is imperative and closed; hosts match all of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Literal, TypeAlias
 
 from loopwright.core import events as ev
+from loopwright.core.frozen import frozen
 from loopwright.core.judge import Rule
 from loopwright.core.limits import Limits
 from loopwright.core.monitors import Monitors
 from loopwright.core.values import Attempt, Outcome, Verdict, finite, positive
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Asking:
     """When a person is asked to accept, how long is waited, and what silence means."""
 
@@ -28,7 +29,7 @@ class Asking:
         positive("approval.timeout", self.timeout)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Policy:
     """The pure part of a loop: everything `decide` needs to know of it."""
 
@@ -52,7 +53,7 @@ class Policy:
             raise ValueError(f"two gates have one name: {', '.join(names)}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunAgent:
     """Start this attempt, for at most `attempt.deadline_s` seconds, from the snapshot `start`."""
 
@@ -60,7 +61,7 @@ class RunAgent:
     start: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class RunGates:
     """Score the present workspace with these gates, in this order."""
 
@@ -68,7 +69,7 @@ class RunGates:
     missing: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Judge:
     """Record this verdict and the alerts it brings."""
 
@@ -76,21 +77,21 @@ class Judge:
     alerts: tuple[ev.AlertRaised, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Ask:
     """Ask a person: record the request, then show it."""
 
     request: ev.ApprovalRequested
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Expire:
     """The open request's time is over: write so under its key, if no decision stands there."""
 
     id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Close:
     """Close the open iteration."""
 
@@ -98,7 +99,7 @@ class Close:
     alerts: tuple[ev.AlertRaised, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Wait:
     """Nothing to do before `until` (`None`: before a person acts). `seconds` is set when the wait is new."""
 
@@ -107,7 +108,7 @@ class Wait:
     seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Deliver:
     """Hand the accepted work over."""
 
@@ -115,7 +116,7 @@ class Deliver:
     snapshot: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Finish:
     """End the run."""
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from typing import Final, Literal, assert_never
 
+from loopwright.core.frozen import frozen
 from loopwright.core.limits import in_force
 from loopwright.core.policy import Policy
 from loopwright.core.state import LoopState
@@ -26,7 +27,7 @@ SILENCE: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Effect:
     """What one answer will do."""
 
@@ -34,7 +35,7 @@ class Effect:
     does: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Shown:
     """Everything a person is shown who is asked something.
 

@@ -7,11 +7,12 @@ Rule: bounded, so an iteration costs the same at number 10 and at number 10,000.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any, Final, Literal
 
 from loopwright.core import events as ev
+from loopwright.core.frozen import frozen
 from loopwright.core.values import About, Best, Closed, Phase, Scored, Session, Verdict
 
 RECENT: Final = 64  # closed iterations kept; no window may be longer
@@ -20,7 +21,7 @@ ALERTS: Final = 32
 EDITS: Final = 64  # the user's edits that are remembered
 
 
-@dataclass(frozen=True, kw_only=True)  # no slots: copied by `replacing.replace`
+@frozen
 class Iteration:
     """The iteration under way. Number 0 is the baseline: judged without an attempt."""
 
@@ -45,7 +46,7 @@ class Iteration:
     rewrites: int = 0  # times a gate changed what the others had judged
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class Totals:
     """What the run used so far. `unknown_costs` attempts are not in `cost_usd`.
 
@@ -68,7 +69,7 @@ class Totals:
     plan: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@frozen
 class LoopState:
     """Everything the next decision may look at."""
 

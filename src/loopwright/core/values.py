@@ -7,10 +7,12 @@ in the facts; unknown is `None`, never zero.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import field
 from functools import cached_property
 from math import isfinite
 from typing import Any, Final, Literal, get_args
+
+from loopwright.core.frozen import frozen
 
 Status = Literal["pass", "fail", "error", "skipped"]
 Cause = Literal["tool", "evidence"]
@@ -104,7 +106,7 @@ def _range(low: float | None, high: float | None) -> str:
 PARTS: Final = ("input_tokens", "cache_write_tokens", "cache_read_tokens", "output_tokens")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Usage:
     """What an attempt used, as far as it is known: dollars, tokens, turns. `None` is unknown, not zero.
 
@@ -149,7 +151,7 @@ def together(parts: Sequence[Usage]) -> Usage:
     return Usage(model=parts[-1].model if parts else None, plan=any(p.plan for p in parts), **sums)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Result:
     """What an agent gives back: `output` is any JSON value, the rest is what it knows about its own work.
 
@@ -158,8 +160,7 @@ class Result:
     would be allowed: `Bash(npm test)`. A `session` of "" says that the one before is gone.
     """
 
-    output: Any = None
-    _: KW_ONLY
+    output: Any = field(default=None, kw_only=False)
     summary: str = ""
     usage: Usage = UNKNOWN_USAGE
     session: str | None = None
@@ -168,7 +169,7 @@ class Result:
     denied: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Worked:
     """An attempt that gave a result. `degraded` names what went wrong beside it; `timed_out`: cut, work kept."""
 
@@ -177,7 +178,7 @@ class Worked:
     timed_out: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Failed:
     """An attempt that gave none: its kind decides what follows (DESIGN §5), `message` is the feedback.
 
@@ -196,7 +197,7 @@ class Failed:
             finite("retry_after_s", self.retry_after_s, low=0)
 
 
-@dataclass(frozen=True, slots=True)
+@frozen
 class Score:
     """How far a gate's measure is to its own mark: `value` 0 to 1, 1 at or beyond it, and why.
 
@@ -207,9 +208,8 @@ class Score:
     too weak to be believed alone, so a person is asked.
     """
 
-    value: float
-    reason: str = ""
-    _: KW_ONLY
+    value: float = field(kw_only=False)
+    reason: str = field(default="", kw_only=False)
     status: Status | None = None
     raw: float | None = None
     unit: str = ""
@@ -236,7 +236,7 @@ class Score:
             raise ValueError("a score's evidence is a mapping, and graded is True or False")  # noqa: TRY004 - the same
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Scored:
     """A score with the gate that gave it and the seconds it took."""
 
@@ -245,7 +245,7 @@ class Scored:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Verdict:
     """All scores of one iteration together; its `reasons` are the next feedback, blockers first.
 
@@ -277,7 +277,7 @@ class Verdict:
             finite("objective", self.objective)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Closed:
     """One closed iteration, as the fold remembers it (64 at most).
 
@@ -299,7 +299,7 @@ class Closed:
     summary: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Best:
     """The best iteration so far: passed first, then score, then the earliest."""
 
@@ -311,7 +311,7 @@ class Best:
     objective: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Left:
     """What the limits leave for this attempt and those after it. `None` is no such limit."""
 
@@ -322,7 +322,7 @@ class Left:
     tokens: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Feedback:
     """What the next attempt should know: reasons, people's notes, nudges, the last iterations, a warning."""
 
@@ -333,7 +333,7 @@ class Feedback:
     interrupted: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Session:
     """The conversation that the last attempt held with its agent, and what the attempts of this run used in it.
 
@@ -345,7 +345,7 @@ class Session:
     iteration: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Notes:
     """A file that the agent keeps for itself from attempt to attempt, and what it says, as data.
 
@@ -363,7 +363,7 @@ def _goal_alone(attempt: Attempt) -> str:
     return attempt.goal
 
 
-@dataclass(frozen=True, kw_only=True)  # no slots: copied by `replacing.replace`
+@frozen
 class Attempt:
     """One call of the agent: what is wanted, what came of it so far, and what is left to spend.
 
