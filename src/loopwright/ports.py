@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from loopwright.core.events import Event
+from loopwright.core.frozen import frozen
 from loopwright.core.judge import Rule
 from loopwright.core.values import Attempt, Failed, Score, Scored, Usage, Worked
 from loopwright.errors import StoreError, Taken
@@ -183,7 +184,7 @@ class Gate:
         return self.rule.name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Kept:
     """What a store keeps beside a commit, so that readers need not fold the journal.
 
