@@ -66,17 +66,18 @@ async def drive(run: Run, *, before: tuple[type[Command], ...] = ()) -> Finished
 
 async def _driven(run: Run, watch: _Watch, before: tuple[type[Command], ...]) -> Finished | Waiting:
     journal, policy = run.journal, run.policy
-    listening = True
+    listening, now = True, run.clock.now()
     while journal.state.finished is None:
         if listening:  # facts recorded without waiting for anything leave others no time to say something
-            await watch.breathe()
+            if watch.breathless:
+                await watch.breathe()
             listen(run)
             if journal.state.evidence is not None or journal.state.tampered is not None:
                 await standing.follow(run)
+            now = run.clock.now()
         if run.leaving.is_set():
             await journal.save()
             return Waiting(until=None, what="this host is shutting down")
-        now = run.clock.now()
         command = decide(policy, journal.state, now)
         if isinstance(command, before):
             await journal.save()
@@ -207,13 +208,17 @@ class _Watch:
         """Looks no more."""
         self._beat.leave(self)
 
+    @property
+    def breathless(self) -> bool:
+        """Whether the event loop was kept from others for long."""
+        return self._loop.time() - self._breath > BREATH_S
+
     async def breathe(self) -> None:
-        """Gives the event loop a turn now and then, and keeps the lease, where nothing ever waits."""
-        if self._loop.time() - self._breath > BREATH_S:
-            self._breath = self._loop.time()
-            keep_lease(self._run)
-            for _ in range(3):  # a timer that is due needs a turn to say so, and others to be heard
-                await asyncio.sleep(0)
+        """Gives the event loop a turn, and keeps the lease, where nothing ever waits."""
+        self._breath = self._loop.time()
+        keep_lease(self._run)
+        for _ in range(3):  # a timer that is due needs a turn to say so, and others to be heard
+            await asyncio.sleep(0)
 
     async def watched(self, work: Awaitable[T]) -> T | Cut:
         """The result of `work`, or why it was cut: a stop or pause now, a lost lease, a shutdown."""

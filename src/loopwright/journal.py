@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from loopwright import codec
 from loopwright.core.apply import apply
@@ -25,18 +25,8 @@ from loopwright.redact import PLAIN, Redactor
 if TYPE_CHECKING:  # it loads asyncio, which those who only read do without
     from loopwright.together import Together
 
+_Facts: TypeAlias = tuple[tuple[datetime, Event], ...]  # of one commit, each with when it happened
 KEEP_FOLD_EVERY: Final = 256  # commits between cached folds: resuming re-reads no more, in some milliseconds
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Draft:
-    """A commit ready to be written: its facts and its bytes, and what a store keeps beside it."""
-
-    n: int
-    line: bytes
-    link: str
-    kept: Kept
-    facts: tuple[tuple[datetime, Event], ...]
 
 
 class Journal:
@@ -108,7 +98,7 @@ class Journal:
         for fact in events:
             event = self.redact.event(fact)
             self.state = apply(self.state, event, at)
-            self._pending.append((max(at, self.state.updated_at or at), event))
+            self._pending.append((self.state.updated_at or at, event))  # `at`, and never before the last fact
             if isinstance(event, IterationClosed):
                 self._closed = self.state
 
@@ -116,57 +106,60 @@ class Journal:
         """Writes the waiting facts as one commit; returns once they are durable. `Locked` when fenced off."""
         if not self._pending:
             return
-        draft = self._draft()
+        facts = tuple(self._pending)
+        line, kept = self._written(facts)
+        refused: Taken | None = None
         try:
-            self.store.append_with(self.run, draft.n, draft.line, draft.kept)
+            self.store.append_with(self.run, self.n + 1, line, kept)
         except Taken as taken:
-            self._settle(draft, taken)
-        else:
-            self._settle(draft, None)
+            refused = taken
+        self._settle(facts, line, kept, refused)
 
     async def save(self) -> None:
         """`flush`, in one go with other runs of this process where there are any."""
         if self._together is None or not self._pending:
             self.flush()
             return
-        draft = self._draft()
+        facts = tuple(self._pending)
+        line, kept = self._written(facts)
         await self._together.write(
-            self.run, draft.n, draft.line, draft.kept, lambda refused: self._settle(draft, refused)
+            self.run, self.n + 1, line, kept, lambda refused: self._settle(facts, line, kept, refused)
         )
 
-    def _draft(self) -> _Draft:
-        facts, n, state = tuple(self._pending), self.n + 1, self.state
+    def _written(self, facts: _Facts) -> tuple[bytes, Kept]:
+        """The next commit, of these facts, and what a store keeps beside it."""
+        n = self.n + 1
         line = codec.encode(n, self._link, self._owner, self._epoch, self._nonce, facts)
-        link = codec.link_of(line)
         due = n - self._kept >= KEEP_FOLD_EVERY
         silent = len(facts) == 1 and isinstance(facts[0][1], AttemptSucceeded)
         kept = kept_of(
-            state,
+            self.state,
             self._closed,
             # The result of an attempt alone says nothing that a reader of heads cannot hear a commit later.
             told=not silent,
-            fold=codec.encode_fold(n, link, state) if due else None,
+            fold=codec.encode_fold(n, codec.link_of(line), self.state) if due else None,
         )
-        return _Draft(n=n, line=line, link=link, kept=kept, facts=facts)
+        return line, kept
 
-    def _settle(self, draft: _Draft, refused: Refused | None) -> None:
-        """The draft stands, or why it does not is raised."""
+    def _settle(self, facts: _Facts, line: bytes, kept: Kept, refused: Refused | None) -> None:
+        """The commit stands, or why it does not is raised."""
         if isinstance(refused, StoreError):
             raise refused
-        if refused is not None and refused.standing != draft.line:
+        if refused is not None and refused.standing != line:
             raise Locked(
-                f"run {self.run} was taken over by another runner (commit {draft.n}); this one stops"
+                f"run {self.run} was taken over by another runner (commit {self.n + 1}); this one stops"
             ) from None
-        self.n, self._link = draft.n, draft.link
-        if draft.kept.fold is not None:
-            self._kept = draft.n
-        del self._pending[: len(draft.facts)]
+        self.n, self._link = self.n + 1, codec.link_of(line)
+        if kept.fold is not None:
+            self._kept = self.n
+        del self._pending[: len(facts)]
         self._closed = None
-        for at, event in draft.facts:
-            for see in self._observe:
-                see(event)
-            for follow in self.follow:
-                follow(at, event)
+        if self._observe or self.follow:
+            for at, event in facts:
+                for see in self._observe:
+                    see(event)
+                for follow in self.follow:
+                    follow(at, event)
 
 
 def kept_of(
@@ -181,9 +174,13 @@ def kept_of(
         active=state.finished is None,
         fold=fold,
         closed=None if closed is None else closed.iteration,
-        state=lambda: codec.dumps(readable(state), indent=2),
-        at_close=lambda: codec.dumps(readable(closed or state), indent=2),
+        state=partial(_for_people, state),
+        at_close=partial(_for_people, closed or state),
     )
+
+
+def _for_people(state: LoopState) -> bytes:
+    return codec.dumps(readable(state), indent=2)
 
 
 def commits(store: Store, run: str, after: int = 0, link: str = "") -> Iterator[codec.Commit]:

@@ -100,6 +100,17 @@ PATTERNS: Final = (
     ("a" + _HEADER, ()),
 )
 _ATOMS: Final = frozenset({type(None), bool, int, float})
+_SAYING: Final = frozenset(  # the facts that hold what agents, gates and people said
+    {
+        ev.AttemptSucceeded,
+        ev.AttemptFailed,
+        ev.GateScored,
+        ev.NoteAdded,
+        ev.ApprovalDecided,
+        ev.Noticed,
+        ev.Delivered,
+    }
+)
 _TAG: Final = r"\[redacted:[A-Za-z0-9_.-]{1,80}\](?P<tag>)"
 
 # Bytes from rare to frequent in what programs print; those not here (not ASCII, control) are rarer still.
@@ -264,9 +275,13 @@ class Redactor:
 
     def event(self, event: ev.Event) -> ev.Event:
         """A fact without secrets in what agents, gates and people said; a loop as it was written stays."""
+        if type(event) not in _SAYING:  # quick: most facts hold nobody's words
+            return event
         match event:
             case ev.AttemptSucceeded():
                 said = (event.result, event.summary, event.session, event.degraded)
+                if type(event.result) in _ATOMS and not any(said[1:]):
+                    return event
                 result, summary, session, degraded = clean = tuple(map(self.value, said))
                 if clean == said:
                     return event
