@@ -98,10 +98,11 @@ async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
 
 def _place(run: Run, agent: Agent, asked: Attempt) -> Place:
     """Where the attempt works."""
-    limits = run.policy.limits
-    folder = folder_of(run, asked.iteration, f"attempt-{asked.number}", made=agent.in_folder)
     if not agent.placed:
-        return inside(run, folder, asked.deadline_s)
+        return inside(run, "", asked.deadline_s)
+    limits, folder = run.policy.limits, run.artifacts
+    if agent.in_folder:
+        folder = folder_of(run, asked.iteration, f"attempt-{asked.number}")
     return Place(
         root=run.workspace.root,
         project=run.project,

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from loopwright import old_tests, spending, standing
 from loopwright.core import events as ev
+from loopwright.core import replacing
 from loopwright.core.judge import settle
 from loopwright.core.policy import RunGates
 from loopwright.core.values import Score, Usage, together
@@ -139,28 +140,13 @@ def _measured(
     run: Run, gate: Gate, iteration: int, root: Path, used: list[Usage], beside: str = ""
 ) -> Awaitable[Score]:
     """What one gate measures in the folder `root`; its files go to its own folder, or one `beside` them."""
-    state, name = run.journal.state, gate.name
-    it, in_folder = state.current, run.workspace.mode != "none"
-    seen = Seen(
-        iteration=iteration,
-        goal=run.policy.goal,
-        threshold=run.policy.threshold,
-        output=it.output if it else None,
-        summary=it.summary if it else "",
-        workdir=root if in_folder else None,
-        diff=lambda: run.workspace.diff(state.base),
-        previous=it.previous if it else None,
-        scores=it.scores if it else (),
-        mark=state.measured.get(name),
-        spent_usd=state.gate_costs.get(name, 0.0),
-        past=lambda path: run.workspace.past(
-            path, now=state.snapshot, began=it.start if it else None, base=state.base, edits=state.edits
-        ),
-        changes=lambda: run.workspace.changes(state.base, state.snapshot),
-    )
-    folder = folder_of(run, iteration, f"gate-{name}{beside}", made=in_folder)
+    name, timeout_s = gate.name, gate.timeout or run.policy.limits.gate_timeout
+    folder, in_folder = run.artifacts, run.workspace.mode != "none"
+    if in_folder:
+        folder = folder_of(run, iteration, f"gate-{name}{beside}")
+    seen = _seen(run, name, iteration, root if in_folder else None)
     if not gate.placed:
-        return measure(gate, seen, inside(run, folder, gate.timeout or run.policy.limits.gate_timeout))
+        return measure(gate, seen, inside(run, name, timeout_s))
     own = {
         "CI": "1",
         "LOOPWRIGHT_ITERATION": str(iteration),
@@ -174,13 +160,41 @@ def _measured(
         project=run.project,
         artifacts=folder,
         env=environment_of(run, gate.env, own),
-        timeout_s=gate.timeout or run.policy.limits.gate_timeout,
+        timeout_s=timeout_s,
         grace_s=run.policy.limits.grace,
         redact=run.journal.redact,
         sandbox=run.sandbox((folder,) if root == run.workspace.root else (folder, root), False),
         spend=used.append,
     )
     return measure(gate, seen, place)
+
+
+def _seen(run: Run, name: str, iteration: int, workdir: Path | None) -> Seen:
+    """What the gate of this name may look at."""
+    state = run.journal.state
+    it = state.current
+    seen = Seen(
+        iteration=iteration,
+        goal=run.policy.goal,
+        threshold=run.policy.threshold,
+        output=it.output if it else None,
+        summary=it.summary if it else "",
+        workdir=workdir,
+        previous=it.previous if it else None,
+        scores=it.scores if it else (),
+        mark=state.measured.get(name),
+        spent_usd=state.gate_costs.get(name, 0.0),
+    )
+    if not run.workspace.recorded:
+        return seen
+    return replacing.replace(
+        seen,
+        diff=lambda: run.workspace.diff(state.base),
+        past=lambda path: run.workspace.past(
+            path, now=state.snapshot, began=it.start if it else None, base=state.base, edits=state.edits
+        ),
+        changes=lambda: run.workspace.changes(state.base, state.snapshot),
+    )
 
 
 def _heeding(run: Run, gate: Gate, score: Score) -> frozenset[str]:
