@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from types import CoroutineType
 from typing import Any, Final, TypeAlias, TypeVar
 
 from loopwright.beat import beat_of, end
@@ -23,6 +24,9 @@ T = TypeVar("T")
 IDLE_S: Final = 5.0  # how long a thread without work stays
 AT_ONCE_S: Final = 0.0005  # a function that was over so soon the last time is waited for on the spot
 _Inbox: TypeAlias = "queue.SimpleQueue[_Call]"
+_AWAITED: Final = (CoroutineType, Awaitable)  # most are found by the first, without asking an abstract class
+# From Python 3.12 on a task may begin at once, which saves those that never wait a turn of the loop.
+_AT_ONCE: Final = getattr(asyncio, "eager_task_factory", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +106,26 @@ class Threads:
                 return Raised(error)
         else:
             value = await self._apart(arguments, timeout_s)
-        if not isinstance(value, Awaitable):
+        if not isinstance(value, _AWAITED):
             return value
-        value = await _awaited(value, timeout_s - (time.monotonic() - began), grace_s, at_once=self._at_once)
+        loop = asyncio.get_running_loop()
+        waiting: list[asyncio.Future[None]] = []  # of who waits for its end, once anybody must
+        work = _caught(value, waiting)
+        task: asyncio.Task[Any] = loop.create_task(work) if _AT_ONCE is None else _AT_ONCE(loop, work)
+        try:
+            if self._at_once and not task.done():
+                # It begins in this turn of the loop; to be told of its end takes another.
+                await asyncio.sleep(0)
+            if not task.done():
+                await _over(loop, waiting, timeout_s - (time.monotonic() - began))
+        except asyncio.CancelledError:
+            await _cancel(task, grace_s)
+            raise
         self._at_once = time.monotonic() - began < AT_ONCE_S
-        return value
+        if not task.done():
+            await _cancel(task, grace_s)
+            return Late(running=not task.done())
+        return task.result()
 
     async def _apart(self, arguments: tuple[Any, ...], timeout_s: float) -> Any:
         """What the function returned or `Raised` in one of these threads, or `Late`."""
@@ -159,50 +178,29 @@ class Threads:
             del call  # an idle thread keeps nothing alive
 
 
-async def _awaited(value: Awaitable[Any], timeout_s: float, grace_s: float, *, at_once: bool) -> Any:
-    """The value of an awaitable, what it `Raised`, or `Late`; cancelled when the caller is."""
-    loop = asyncio.get_running_loop()
-    over: asyncio.Future[None] = loop.create_future()
-    task: asyncio.Task[Any] = _TASK(loop, _caught(value, over))
-    if at_once and not task.done():
-        try:
-            await asyncio.sleep(0)  # it begins in this turn of the loop; to be told of its end takes another
-        except asyncio.CancelledError:
-            await _cancel(task, grace_s)
-            raise
-    if task.done():  # it was over before anybody had to wait
-        return task.result()
-    beat = beat_of(loop)
-    beat.limit(loop, over, timeout_s)
-    try:
-        await over
-    except asyncio.CancelledError:
-        await _cancel(task, grace_s)
-        raise
-    finally:
-        beat.lift(over)
-    if not task.done():
-        await _cancel(task, grace_s)
-        return Late(running=not task.done())
-    return task.result()
-
-
-def _later(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-    return loop.create_task(work)
-
-
-# From Python 3.12 on a task may begin at once, which saves those that never wait a turn of the loop.
-_TASK: Final = getattr(asyncio, "eager_task_factory", _later)
-
-
-async def _caught(value: Awaitable[Any], over: asyncio.Future[None]) -> Any:
-    """The value, or what was `Raised` for it; says itself that it is over, a turn of the loop before a task does."""
+async def _caught(value: Awaitable[Any], waiting: list[asyncio.Future[None]]) -> Any:
+    """The value, or what was `Raised` for it; tells who waits that it is over, a turn of the loop before a task does."""
     try:
         return await value
     except BaseException as error:  # noqa: BLE001 - the caller sorts them
         return Raised(error)
     finally:
-        end(over)
+        for over in waiting:
+            end(over)
+
+
+async def _over(
+    loop: asyncio.AbstractEventLoop, waiting: list[asyncio.Future[None]], timeout_s: float
+) -> None:
+    """Joins those who wait, until the end or the limit."""
+    over: asyncio.Future[None] = loop.create_future()
+    waiting.append(over)
+    beat = beat_of(loop)
+    beat.limit(loop, over, timeout_s)
+    try:
+        await over
+    finally:
+        beat.lift(over)
 
 
 async def _cancel(task: asyncio.Future[Any], grace_s: float) -> None:

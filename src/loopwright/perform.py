@@ -28,7 +28,7 @@ from loopwright.running import (
     Watched,
     environment_of,
     folder_of,
-    just_seen,
+    inside,
     look,
     traceparent,
 )
@@ -79,7 +79,7 @@ async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
     seconds = round(run.clock.monotonic() - run.began, 3)
     if agent.in_folder:
         journal.check()
-    after = await _after(run)
+    after = await _after(run) if run.workspace.watched else UNSEEN
     if after.left_out != before.left_out:
         standing.note_left_out(run, sorted(set(after.left_out) - set(before.left_out)))
     if outside and (
@@ -98,8 +98,11 @@ async def attempt(run: Run, command: RunAgent, watched: Watched) -> None:
 
 def _place(run: Run, agent: Agent, asked: Attempt) -> Place:
     """Where the attempt works."""
-    limits = run.policy.limits
-    folder = folder_of(run, asked.iteration, f"attempt-{asked.number}", made=agent.in_folder)
+    if not agent.placed:
+        return inside(run, "", asked.deadline_s)
+    limits, folder = run.policy.limits, run.artifacts
+    if agent.in_folder:
+        folder = folder_of(run, asked.iteration, f"attempt-{asked.number}")
     return Place(
         root=run.workspace.root,
         project=run.project,
@@ -147,8 +150,10 @@ async def _begun(run: Run, command: RunAgent) -> tuple[Attempt, Look]:
         and asked.iteration > 1 >= asked.session.iteration
     ):
         asked = replacing.replace(asked, session=None)  # it was another agent's
-    left, before, gated = state.snapshot, just_seen(run) or await look(run), run.gated
-    standing.note_changes(run, before)
+    if not run.workspace.watched:
+        return asked, UNSEEN
+    left, gated = state.snapshot, run.gated
+    before = await standing.seen(run)
     if not run.workspace.apart or command.start in {None, left}:
         return asked, before
     if not gated and await asyncio.to_thread(run.workspace.edited, left, before.tree):
@@ -191,8 +196,6 @@ async def _after(run: Run) -> Look:
 
     What it was changed to stays in a snapshot.
     """
-    if not run.workspace.watched:
-        return UNSEEN
     await standing.answer_tampering(run)
     seen = await asyncio.to_thread(run.workspace.look)
     if run.journal.state.tampered is None:

@@ -23,7 +23,7 @@ Observe: TypeAlias = Callable[[Event], None]
 Follow: TypeAlias = Callable[[datetime, Event], None]  # the same, with when each fact happened
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Place:
     """Where one attempt or gate works. `env` is its complete environment; seconds are limits.
 
@@ -64,7 +64,8 @@ class Agent:
     `in_folder`: it works on files, so the default workspace is the folder, not `none`. `limits` are
     its own defaults by the names of `[limits]`; `keys` are environment names it may see.
     `in_process`: its code runs inside loopwright, so no sandbox can hold it. `login` names the login it uses, never
-    the secret itself: runs of the same login share its limits.
+    the secret itself: runs of the same login share its limits. `placed`: it is told where it works; a function is
+    not, so neither environment nor walls are made for it.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Agent:
     limits: Mapping[str, Any] = field(default_factory=dict)
     keys: tuple[str, ...] = ()
     in_process: bool = False
+    placed: bool = True
     login: Callable[[Place], str] | None = None
 
 
@@ -122,7 +124,7 @@ class Changes:
     of_gates: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen
 class Seen:
     """What a gate may look at beside the workspace; what is a function is looked up when asked for.
 
@@ -160,6 +162,7 @@ class Gate:
     judges a pristine checkout of the snapshot, with nothing beside it that git ignores. `in_process`: code
     that is not loopwright's runs inside it, so no sandbox can hold it. `commands` are what it runs, as a person
     would type it. `opinion`: it judges by a model, so it must not be the only required gate unless it is let to be (`alone`).
+    `placed`: as for an agent.
     """
 
     rule: Rule
@@ -174,6 +177,7 @@ class Gate:
     env: tuple[str, ...] = ()
     python: bool = False
     in_process: bool = False
+    placed: bool = True
     commands: tuple[tuple[str, ...], ...] = ()
     opinion: bool = False
     alone: bool = False

@@ -23,7 +23,7 @@ from loopwright.core.policy import Deliver, Policy
 from loopwright.core.values import Attempt, Score
 from loopwright.errors import NotStartable, WorkspaceError
 from loopwright.journal import Journal
-from loopwright.ports import Agent, Gate, Lease
+from loopwright.ports import Agent, Gate, Lease, Place
 from loopwright.workspace.earlier import Old
 from loopwright.workspace.opened import Look, Workspace
 
@@ -84,6 +84,7 @@ class Run:
     waits: bool = False  # for the person who is asked, with the run kept open
     person: Callable[[Run], None] = lambda _: None  # called again and again while one is waited for
     trace: traces.Trace | None = None  # made when it is first asked for
+    inside: dict[str, Place] = field(default_factory=dict)  # of those that are not told where they work
 
 
 def traceparent(run: Run, *span: object) -> str:
@@ -119,16 +120,30 @@ async def in_checkout(
             return Score(0.0, str(error), status="error", cause="tool")
 
 
-def folder_of(run: Run, iteration: int, name: str, *, made: bool) -> Path:
-    """A folder for the files of one attempt or gate; what works without a workspace has none of its own."""
-    if not made:
-        return run.artifacts
+def folder_of(run: Run, iteration: int, name: str) -> Path:
+    """A folder for the files of one attempt or gate."""
     folder = run.artifacts / f"{iteration:04d}" / name
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise WorkspaceError(f"{folder} cannot be made: {error.strerror or error}") from error
     return folder
+
+
+def inside(run: Run, who: str, timeout_s: float) -> Place:
+    """The place of the agent (`who` is "") or a gate that is not told where it works: the same one each time."""
+    place = run.inside.get(who)
+    if place is None or place.timeout_s != timeout_s:
+        place = run.inside[who] = Place(
+            root=run.workspace.root,
+            project=run.project,
+            artifacts=run.artifacts,
+            env=run.env,
+            timeout_s=timeout_s,
+            grace_s=run.policy.limits.grace,
+            redact=run.journal.redact,
+        )
+    return place
 
 
 def environment_of(run: Run, names: tuple[str, ...], own: dict[str, str]) -> Mapping[str, str]:

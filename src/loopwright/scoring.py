@@ -7,11 +7,14 @@ judges, or of protected files, is seen from outside.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
 from loopwright import old_tests, spending, standing
 from loopwright.core import events as ev
+from loopwright.core import replacing
 from loopwright.core.judge import settle
 from loopwright.core.policy import RunGates
 from loopwright.core.values import Score, Usage, together
@@ -19,13 +22,14 @@ from loopwright.evidence import suppressions
 from loopwright.gates.measure import measure
 from loopwright.ports import Gate, Place, Seen
 from loopwright.running import (
+    UNSEEN,
     Cut,
     Run,
     Watched,
     environment_of,
     folder_of,
     in_checkout,
-    just_seen,
+    inside,
     look,
     traceparent,
 )
@@ -33,57 +37,70 @@ from loopwright.workspace import runners
 from loopwright.workspace.behind import words_behind
 from loopwright.workspace.opened import shown
 
+# A gate's score, the seconds it took, and what it spent itself.
+_Scored: TypeAlias = tuple[Score, float, Usage | None]
+
 
 async def gates(run: Run, command: RunGates, watched: Watched) -> None:
     """Scores the workspace with the missing gates, one after another; neighbours that may run in parallel do."""
-    seen = just_seen(run) or await look(run)
-    standing.note_changes(run, seen)
+    journal, workspace = run.journal, run.workspace
+    seen = await standing.seen(run) if workspace.watched else UNSEEN
     missing = [run.gates[name] for name in command.missing]
-    tree, moved = run.journal.state.snapshot, False
+    tree, moved = journal.state.snapshot, False
     while missing:
-        batch = [missing.pop(0)]
-        while _beside(batch[0]) and missing and _beside(missing[0]):
-            if {gate.name for gate in batch} & set(missing[0].after):
-                break
-            batch.append(missing.pop(0))
-        run.begin(f"#{command.iteration} gate {', '.join(g.name for g in batch)}")
+        batch = _next(missing)
+        alone = len(batch) == 1
+        run.begin(f"#{command.iteration} gate {', '.join([gate.name for gate in batch])}")
         started = run.clock.monotonic()
-        scored = await watched(_all_scored(run, batch, command.iteration))
+        scored = await watched(
+            _scored(run, batch[0], command.iteration) if alone else _together(run, batch, command.iteration)
+        )
         run.gated, run.left = True, None
-        if run.workspace.watched:
-            run.journal.check()  # they ran code of the agent's
-        rewritten, clean = await _undone(run, command.iteration) if run.workspace.watched else ("", True)
+        rewritten, clean = "", True
+        if workspace.watched:
+            journal.check()  # they ran code of the agent's
+            rewritten, clean = await _undone(run, command.iteration)
         if isinstance(scored, Cut):
             return
-        scores = [(score, seconds) for score, seconds, _ in scored]
-        if run.workspace.watched:
-            scores, tree, changed = await _untouched(
-                run, batch, scores, rewritten, tree, first=command.iteration == 0
+        scored = [scored] if alone else scored
+        if workspace.watched:
+            scored, tree, changed = await _untouched(
+                run, batch, scored, rewritten, tree, first=command.iteration == 0
             )
             moved = moved or (changed and any(gate.writes for gate in batch))
         run.left, longest = tree, 0.0
-        for gate, (score, seconds), (_, _, usage) in zip(batch, scores, scored, strict=True):
+        for gate, (score, seconds, usage) in zip(batch, scored, strict=True):
             if usage is not None:
                 await asyncio.to_thread(spending.gate_spent, run, gate.name, usage)
-            run.journal.record(
+            journal.record(
                 run.clock.now(),
                 ev.GateScored(
                     gate=gate.name,
                     score=score,
                     seconds=seconds,
-                    snapshot=run.journal.state.snapshot,
+                    snapshot=journal.state.snapshot,
                     beside_s=min(seconds, longest),
                     usage=usage,
                 ),
             )
             longest = max(longest, seconds)
         if run.clock.monotonic() - started > 0.2:
-            await run.journal.save()  # facts wait for company a second at most
+            await journal.save()  # facts wait for company a second at most
         # Each gate was looked after, so where nothing changed this is how the next attempt finds it.
-        same = tree == seen.tree and clean and run.workspace.recorded
+        same = workspace.recorded and clean and tree == seen.tree
         run.fresh = (seen, run.clock.monotonic()) if same else None
     if moved:  # what the gates made of the work is what would be kept: they judge that
         standing.note_changes(run, await look(run))
+
+
+def _next(missing: list[Gate]) -> list[Gate]:
+    """Those that run next, taken from the missing: the first, and with it neighbours where all may run in parallel."""
+    batch = [missing.pop(0)]
+    while missing and _beside(batch[0]) and _beside(missing[0]):
+        if {gate.name for gate in batch} & set(missing[0].after):
+            break
+        batch.append(missing.pop(0))
+    return batch
 
 
 def _beside(gate: Gate) -> bool:
@@ -91,9 +108,7 @@ def _beside(gate: Gate) -> bool:
     return gate.parallel and not gate.writes
 
 
-async def _all_scored(run: Run, batch: list[Gate], iteration: int) -> list[tuple[Score, float, Usage | None]]:
-    if len(batch) == 1:
-        return [await _scored(run, batch[0], iteration)]
+async def _together(run: Run, batch: list[Gate], iteration: int) -> list[_Scored]:
     tasks = [asyncio.ensure_future(_scored(run, gate, iteration)) for gate in batch]
     try:
         return list(await asyncio.gather(*tasks))
@@ -103,7 +118,7 @@ async def _all_scored(run: Run, batch: list[Gate], iteration: int) -> list[tuple
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _scored(run: Run, gate: Gate, iteration: int) -> tuple[Score, float, Usage | None]:
+async def _scored(run: Run, gate: Gate, iteration: int) -> _Scored:
     """One gate's score, with its status, the seconds it took, and what it spent itself."""
     started = run.clock.monotonic()
     used: list[Usage] = []
@@ -121,30 +136,17 @@ async def _scored(run: Run, gate: Gate, iteration: int) -> tuple[Score, float, U
     return score, round(run.clock.monotonic() - started, 3), together(used) if used else None
 
 
-async def _measured(
+def _measured(
     run: Run, gate: Gate, iteration: int, root: Path, used: list[Usage], beside: str = ""
-) -> Score:
+) -> Awaitable[Score]:
     """What one gate measures in the folder `root`; its files go to its own folder, or one `beside` them."""
-    state = run.journal.state
-    it = state.current
-    seen = Seen(
-        iteration=iteration,
-        goal=run.policy.goal,
-        threshold=run.policy.threshold,
-        output=it.output if it else None,
-        summary=it.summary if it else "",
-        workdir=root if run.workspace.mode != "none" else None,
-        diff=lambda: run.workspace.diff(state.base),
-        previous=it.previous if it else None,
-        scores=it.scores if it else (),
-        mark=state.measured.get(gate.name),
-        spent_usd=state.gate_costs.get(gate.name, 0.0),
-        past=lambda path: run.workspace.past(
-            path, now=state.snapshot, began=it.start if it else None, base=state.base, edits=state.edits
-        ),
-        changes=lambda: run.workspace.changes(state.base, state.snapshot),
-    )
-    folder = folder_of(run, iteration, f"gate-{gate.name}{beside}", made=run.workspace.mode != "none")
+    name, timeout_s = gate.name, gate.timeout or run.policy.limits.gate_timeout
+    folder, in_folder = run.artifacts, run.workspace.mode != "none"
+    if in_folder:
+        folder = folder_of(run, iteration, f"gate-{name}{beside}")
+    seen = _seen(run, name, iteration, root if in_folder else None)
+    if not gate.placed:
+        return measure(gate, seen, inside(run, name, timeout_s))
     own = {
         "CI": "1",
         "LOOPWRIGHT_ITERATION": str(iteration),
@@ -158,13 +160,41 @@ async def _measured(
         project=run.project,
         artifacts=folder,
         env=environment_of(run, gate.env, own),
-        timeout_s=gate.timeout or run.policy.limits.gate_timeout,
+        timeout_s=timeout_s,
         grace_s=run.policy.limits.grace,
         redact=run.journal.redact,
         sandbox=run.sandbox((folder,) if root == run.workspace.root else (folder, root), False),
         spend=used.append,
     )
-    return await measure(gate, seen, place)
+    return measure(gate, seen, place)
+
+
+def _seen(run: Run, name: str, iteration: int, workdir: Path | None) -> Seen:
+    """What the gate of this name may look at."""
+    state = run.journal.state
+    it = state.current
+    seen = Seen(
+        iteration=iteration,
+        goal=run.policy.goal,
+        threshold=run.policy.threshold,
+        output=it.output if it else None,
+        summary=it.summary if it else "",
+        workdir=workdir,
+        previous=it.previous if it else None,
+        scores=it.scores if it else (),
+        mark=state.measured.get(name),
+        spent_usd=state.gate_costs.get(name, 0.0),
+    )
+    if not run.workspace.recorded:
+        return seen
+    return replacing.replace(
+        seen,
+        diff=lambda: run.workspace.diff(state.base),
+        past=lambda path: run.workspace.past(
+            path, now=state.snapshot, began=it.start if it else None, base=state.base, edits=state.edits
+        ),
+        changes=lambda: run.workspace.changes(state.base, state.snapshot),
+    )
 
 
 def _heeding(run: Run, gate: Gate, score: Score) -> frozenset[str]:
@@ -218,25 +248,28 @@ def _some(paths: tuple[str, ...]) -> str:
 async def _untouched(
     run: Run,
     batch: list[Gate],
-    scores: list[tuple[Score, float]],
+    scored: list[_Scored],
     rewritten: str,
     tree: str | None,
     *,
     first: bool,
-) -> tuple[list[tuple[Score, float]], str | None, bool]:
+) -> tuple[list[_Scored], str | None, bool]:
     """The scores, as errors where a gate changed or deleted what it judged; the tree it leaves; whether it did that.
 
     Before any work (`first`) no agent can have made it so: the gate itself must be mended.
     """
     if rewritten:
         error = Score(0.0, rewritten, status="error", cause="evidence")
-        return [(error, seconds) for _, seconds in scores], tree, False
+        return [(error, seconds, usage) for _, seconds, usage in scored], tree, False
     if tree is None:
-        return scores, tree, False
+        return scored, tree, False
     changed, tree = await asyncio.to_thread(run.workspace.after_gate, tree)
     if not changed:
-        return scores, tree, False
+        return scored, tree, False
     why = f"it changed {', '.join(changed[:5])} of the work it judged; allow it with writes = true"
     error = Score(0.0, why, status="error", cause="tool" if first else "evidence")
-    judged = [(score if gate.writes else error, s) for gate, (score, s) in zip(batch, scores, strict=True)]
+    judged = [
+        (score if gate.writes else error, seconds, usage)
+        for gate, (score, seconds, usage) in zip(batch, scored, strict=True)
+    ]
     return judged, tree, True

@@ -12,7 +12,7 @@ from typing import Literal
 
 from loopwright.core import events as ev
 from loopwright.core.state import LoopState
-from loopwright.running import Run
+from loopwright.running import Run, just_seen, look
 from loopwright.workspace.evidence import Touched
 from loopwright.workspace.opened import Look, shown
 
@@ -127,6 +127,13 @@ def note_left_out(run: Run, paths: Sequence[str]) -> None:
         more = f" and {len(paths) - 10} more" if len(paths) > 10 else ""
         names = run.journal.redact.text(", ".join(map(shown, paths[:10])))
         run.tell(f"in no snapshot (secret-looking, large or a repository): {names}{more}")
+
+
+async def seen(run: Run) -> Look:
+    """The workspace as it is now; what changed in it while no attempt ran is on record then."""
+    found = just_seen(run) or await look(run)
+    note_changes(run, found)
+    return found
 
 
 def note_changes(run: Run, seen: Look) -> None:

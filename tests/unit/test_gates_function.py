@@ -209,6 +209,14 @@ def test_an_error_whose_text_fails_is_still_one(tmp_path):
     assert judged(check, place(tmp_path)).status == "error"
 
 
+@pytest.mark.parametrize("value", [True, False])
+def test_scores_of_true_and_false_share_nothing(tmp_path, value):
+    one, two = (judged(lambda result: value, place(tmp_path)) for _ in range(2))
+    one.evidence["mine"] = 1
+    assert two.evidence == {}
+    assert judged(lambda result: value, place(tmp_path)).evidence == {}
+
+
 def test_async_functions_are_awaited_and_others_run_in_a_thread(tmp_path):
     threads = []
 

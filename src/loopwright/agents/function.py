@@ -77,7 +77,7 @@ def function_agent(fn: Work, *, name: str | None = None) -> Agent:
             case _:
                 return _worked(title, value, place.redact)
 
-    return Agent(name=title, call=call, in_folder=False, in_process=True)
+    return Agent(name=title, call=call, in_folder=False, in_process=True, placed=False)
 
 
 def _check(fn: Work, title: str) -> None:
@@ -208,7 +208,7 @@ def _odd(result: Result) -> str:
 
 def _plain(value: Any, where: str) -> Any:
     """`value`, checked to be JSON; the ValueError names the place and the nearest fix."""
-    if value is None or isinstance(value, bool | int):
+    if value is None or isinstance(value, int):
         return value
     if isinstance(value, float):
         if not isfinite(value):

@@ -121,6 +121,7 @@ def gate(
             parallel=parallel,
             writes=writes,
             in_process=True,
+            placed=False,
         )
         try:
             setattr(function, _MARK, made)
@@ -140,7 +141,7 @@ def as_gate(fn: Callable[..., Any]) -> Gate:
     if isinstance(made, Gate):
         return made
     _arguments(fn)
-    return Gate(rule=Rule(name=_name(fn)), check=_check(fn), in_process=True)
+    return Gate(rule=Rule(name=_name(fn)), check=_check(fn), in_process=True, placed=False)
 
 
 def _checked(option: str, value: float | None, high: float | None) -> float | None:
@@ -197,7 +198,7 @@ def _check(fn: Callable[..., Any]) -> Callable[[Seen, Place], Awaitable[Measure]
             if not is_async(fn):
                 late += "; a thread cannot be ended, so it may still be running"
             return unproven(BadEvidence("timeout", late))
-        return _scored(value, place.redact)
+        return value if isinstance(value, bool) else _scored(value, place.redact)
 
     return check
 
@@ -210,7 +211,7 @@ def _scored(value: Any, redact: Redactor) -> Score:
     if isinstance(error, asyncio.CancelledError):
         return unproven(BadEvidence("cancelled", "was cancelled from inside"))
     try:
-        if not isinstance(error, BadEvidence | None):
+        if error is not None and not isinstance(error, BadEvidence):
             cause: Cause = "tool" if isinstance(error, _MISTAKES) else "evidence"
             said = told(error, without=calling.__file__, redact=redact)
             return Score(0.0, said, status="error", cause=cause)

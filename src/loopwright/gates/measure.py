@@ -12,6 +12,7 @@ from dataclasses import replace
 from math import isfinite
 from types import TracebackType
 
+from loopwright.core import replacing
 from loopwright.core.values import Score
 from loopwright.errors import BadEvidence, NotStartable
 from loopwright.evidence.text import clip, plain, steady
@@ -23,6 +24,9 @@ FRAMES = 6
 REASON = 4000  # characters of a reason that are kept
 ITEM, ITEMS = 500, 5000  # characters of a failing item, and how many of them
 EVIDENCE = 1_000_000
+# Checked once; each score has evidence of its own, for that is a dictionary.
+_PASSED = Score(1.0, status="pass")
+_FAILED = Score(0.0, "returned False", status="fail")
 
 
 async def measure(gate: Gate, seen: Seen, place: Place) -> Score:
@@ -53,8 +57,8 @@ def as_score(value: object, redact: Redactor = PLAIN) -> Score:
         cause = "evidence" if value.status == "error" and value.cause is None else value.cause
         return replace(_kept(value, redact), cause=cause)
     if isinstance(value, bool):
-        return Score(float(value), "" if value else "returned False", status="pass" if value else "fail")
-    if not isinstance(value, int | float):
+        return replacing.replace(_PASSED if value else _FAILED, evidence={})
+    if not isinstance(value, (int, float)):
         kind = type(value)
         name = (
             kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

@@ -32,7 +32,10 @@ class Touched:
 
 
 class Evidence:
-    """The evidence set of one run in one workspace."""
+    """The evidence set of one run in one workspace.
+
+    `there`: anything at all is evidence. `frees`: the agent may change what would be.
+    """
 
     def __init__(
         self,
@@ -51,11 +54,7 @@ class Evidence:
         self._deciding = (
             None if gates is None else Deciding(root, named(gates), defined_in, self._free, project)
         )
-
-    @property
-    def there(self) -> bool:
-        """Whether anything at all is evidence."""
-        return bool(self._globs) or self._deciding is not None
+        self.there = bool(self._globs) or self._deciding is not None
 
     def now(self, known: Mapping[str, str] | None = None) -> dict[str, str]:
         """The evidence as it is; beside the `known` one only new files that decide what gates see are new in it."""

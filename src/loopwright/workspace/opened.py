@@ -36,11 +36,19 @@ class Look:
 
 
 class Workspace:
-    """The folder an agent works in; calls block and may come from any thread. Those that only read may overlap."""
+    """The folder an agent works in; calls block and may come from any thread. Those that only read may overlap.
+
+    `recorded`: snapshots are made. `watched`: there is anything to look at, snapshots or evidence. `apart`: the folder
+    is the run's own and may be moved backwards. `frees`: the agent may change what would be evidence.
+    """
 
     def __init__(self, mode: Mode, kept: Git | Unrecorded, evidence: Evidence, copies: Path) -> None:
         self.mode = mode
         self.root = kept.root
+        self.recorded = isinstance(kept, Git)
+        self.watched = self.recorded or evidence.there
+        self.apart = mode in {"worktree", "folder"}
+        self.frees = evidence.frees
         self.problem = ""
         self._kept = kept
         self._set = evidence
@@ -52,26 +60,6 @@ class Workspace:
         self.trusted: str | None = None  # its digest
         self._tree: str | None = None
         self._next = 0
-
-    @property
-    def recorded(self) -> bool:
-        """Whether snapshots are made."""
-        return isinstance(self._kept, Git)
-
-    @property
-    def apart(self) -> bool:
-        """Whether the folder is the run's own: it may be moved backwards."""
-        return self.mode in {"worktree", "folder"}
-
-    @property
-    def watched(self) -> bool:
-        """Whether there is anything to look at: snapshots or evidence."""
-        return self.recorded or self._set.there
-
-    @property
-    def frees(self) -> bool:
-        """Whether the agent may change what would be evidence."""
-        return self._set.frees
 
     def look(self) -> Look:
         """The workspace as it is now, kept as a snapshot when it is a new one."""
