@@ -216,9 +216,10 @@ def _judging(policy: Policy, limits: Limits, state: LoopState, it: Iteration) ->
         refusals.append((RATCHET, "; ".join(less)))
     if it.rewrites > REWRITES:
         refusals.append(("workspace", f"the gates changed the work they judge {it.rewrites} times"))
-    if policy.until == "limits":  # nobody is asked before the end, and then about the best alone
+    weak = [s.gate for s in it.scores if s.score.unsure]
+    if weak and policy.until == "limits":  # nobody is asked before the end, and then about the best alone
         required = {rule.name for rule in policy.gates if rule.required}
-        refusals += [(s.gate, UNSURE) for s in it.scores if s.score.unsure and s.gate in required]
+        refusals += [(name, UNSURE) for name in weak if name in required]
     scores = it.scores
     if policy.known_failures and state.zero is not None:
         scores = forgiven(it.scores, state.zero.failing)
