@@ -151,14 +151,20 @@ def feedback(state: LoopState) -> Feedback:
     """What the next attempt should know of the iterations before it."""
     it = state.current
     failed = it.failed if it and it.failed else state.failure
-    reasons = (f"the last attempt failed ({failed.kind}): {failed.message}",) if failed else ()
-    judged = next((c.number for c in reversed(state.recent) if c.score is not None), 0)
-    nudges = tuple(a.message for a in state.alerts if a.action == "nudge" and a.iteration >= judged)
-    undone = (f"protected files were changed and put back, leave them: {', '.join(state.restored[:20])}",)
+    reasons = state.last.reasons if state.last else ()
+    if failed:
+        reasons = (f"the last attempt failed ({failed.kind}): {failed.message}", *reasons)
+    nudges = []
+    if state.restored:
+        undone = ", ".join(state.restored[:20])
+        nudges.append(f"protected files were changed and put back, leave them: {undone}")
+    if state.alerts:
+        judged = next((c.number for c in reversed(state.recent) if c.score is not None), 0)
+        nudges += [a.message for a in state.alerts if a.action == "nudge" and a.iteration >= judged]
     return Feedback(
-        reasons=(*reasons, *(state.last.reasons if state.last else ())),
+        reasons=reasons,
         notes=state.notes,
-        nudges=(*(undone if state.restored else ()), *nudges),
+        nudges=tuple(nudges),
         history=state.recent[-10:],
         interrupted=it.interrupted if it else False,
     )
@@ -169,13 +175,13 @@ def _validating(policy: Policy, limits: Limits, state: LoopState, it: Iteration,
     if it.verdict is None:
         if question := _tampering(policy, state, now):
             return question
-        have = {s.gate for s in it.scores}
-        missing = tuple(rule.name for rule in policy.gates if rule.name not in have)
+        have = [s.gate for s in it.scores]
+        missing = [rule.name for rule in policy.gates if rule.name not in have]
         if not missing:
             return _judging(policy, limits, state, it)
         if state.paused and not state.stop:
             return Wait(until=None, why="paused")
-        return RunGates(iteration=it.number, missing=missing)
+        return RunGates(iteration=it.number, missing=tuple(missing))
     verdict = it.verdict
     if it.number == 0:
         done = verdict.passed and not verdict.unsure and policy.if_passing == "finish"
