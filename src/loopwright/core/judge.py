@@ -60,10 +60,12 @@ def judge(
     `ran` names the gates scored in an earlier iteration; `refusals` are blockers that are no gate's, with their reasons.
     """
     have = {s.gate: s.score for s in scores}
-    blockers = [name for name, _ in refusals]
-    reasons = [f"{name}: {why}" for name, why in refusals]
-    failures: list[tuple[str, Sequence[str], str]] = [(name, (), why) for name, why in refusals]
-    required, counted, advice, failing, broken, unsure = [], [], [], [], [], []
+    failures: list[tuple[str, Sequence[str], str]] = []
+    blockers, reasons, advice, failing, broken, required, counted = [], [], [], [], [], [], []
+    for name, why in refusals:
+        blockers.append(name)
+        reasons.append(f"{name}: {why}")
+        failures.append((name, (), why))
     graded, goal, objective = False, None, None
     for rule in rules:
         score = have.get(rule.name, SKIPPED)
@@ -78,8 +80,6 @@ def judge(
         if rule.objective and goal is None:
             goal, objective = rule, _objective(score)
         if status == "pass":
-            if rule.required and score.unsure:
-                unsure.append(rule.name)
             continue
         failures.append((f"{rule.name} {status}", score.failing, score.reason))
         if rule.required:
@@ -106,7 +106,7 @@ def judge(
         broken=tuple(broken),
         objective=objective,
         min_gain=goal.min_gain if goal else 0.0,
-        unsure=tuple(unsure),
+        unsure=tuple([r.name for r, s in required if s.unsure and s.status == "pass"]),
     )
 
 
