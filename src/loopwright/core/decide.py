@@ -8,7 +8,7 @@ without end.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from loopwright.core import events as ev
@@ -44,11 +44,11 @@ def decide(policy: Policy, state: LoopState, now: datetime) -> Command:
     """The next thing to do for a run that is not finished; `IllegalEvent` for one that is."""
     if state.finished is not None:
         raise IllegalEvent(f"the run is over: {state.finished.reason}")
-    if now.utcoffset() is None:
+    if now.tzinfo is not UTC and now.utcoffset() is None:
         raise IllegalEvent(f"decided at {now.isoformat()}, which has no time zone")
     if state.updated_at is None:
         raise IllegalEvent("decided before RunStarted")
-    now = max(now, state.updated_at)  # as in `apply`: time never goes back
+    now = max(now, state.updated_at)
     limits = in_force(policy.limits, state)
     if state.approval is not None:
         return _expecting(state.approval, now)

@@ -8,7 +8,7 @@ resumed run remembers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import field
 from itertools import pairwise
 from typing import Final
@@ -116,7 +116,7 @@ def alerts(monitors: Monitors, state: LoopState, closing: Closed) -> tuple[Alert
     number = closing.number
     raised: list[AlertRaised] = []
     for kind, action, message in _found(monitors, state, closing):
-        if message is None or recently(state, kind, number):
+        if recently(state, kind, number):
             continue
         critical = kind not in CALM and _counted(state, monitors.critical, number, raised)
         raised.append(
@@ -125,23 +125,26 @@ def alerts(monitors: Monitors, state: LoopState, closing: Closed) -> tuple[Alert
     return tuple(raised)
 
 
-def _found(monitors: Monitors, state: LoopState, closing: Closed) -> Iterator[tuple[str, Action, str | None]]:
-    """What each monitor that is on sees; an iteration without a score tells those of scores nothing new."""
+def _found(monitors: Monitors, state: LoopState, closing: Closed) -> list[tuple[str, Action, str]]:
+    """What the monitors that are on see; an iteration without a score tells those of scores nothing new."""
     series = (*state.recent, closing)
-    if (errors := monitors.high_error_rate).action != "off":
-        yield "HIGH_ERROR_RATE", errors.action, high_error_rate(errors, series)
+    found: list[tuple[str, Action, str]] = []
+    errors = monitors.high_error_rate
+    if errors.action != "off" and (said := high_error_rate(errors, series)):
+        found.append(("HIGH_ERROR_RATE", errors.action, said))
     if closing.score is None:
-        return
+        return found
     turns, falls, times, same = monitors.oscillation, monitors.degradation, monitors.slowdown, monitors.stall
     scored = _scored(series, 1 + max(turns.window, falls.window, times.window, same.window))
-    if turns.action != "off":
-        yield "OSCILLATION", turns.action, oscillation(turns, scored)
-    if falls.action != "off":
-        yield "DEGRADATION", falls.action, degradation(falls, scored)
-    if times.action != "off":
-        yield "SLOWDOWN", times.action, slowdown(times, scored)
-    if same.action != "off":
-        yield "STALL", same.action, stall(same, scored)
+    if turns.action != "off" and (said := oscillation(turns, scored)):
+        found.append(("OSCILLATION", turns.action, said))
+    if falls.action != "off" and (said := degradation(falls, scored)):
+        found.append(("DEGRADATION", falls.action, said))
+    if times.action != "off" and (said := slowdown(times, scored)):
+        found.append(("SLOWDOWN", times.action, said))
+    if same.action != "off" and (said := stall(same, scored)):
+        found.append(("STALL", same.action, said))
+    return found
 
 
 def _scored(series: Sequence[Closed], most: int) -> list[Closed]:
