@@ -310,9 +310,22 @@ def closed(state: LoopState, event: ev.IterationClosed) -> LoopState:
         raise IllegalEvent(f"IterationClosed({event.outcome}) outside an iteration")
     if problem := _unclosable(state, it, event.outcome):
         raise IllegalEvent(f"IterationClosed({event.outcome}) {problem}")
-    verdict = it.verdict
+    verdict, answer = it.verdict, state.answer
     now = closing(state, it, event.outcome, verdict)
-    answer = state.answer
+    ran, best, measured, broken, twice = (
+        state.ran,
+        state.best,
+        state.measured,
+        state.broken,
+        state.broke_twice,
+    )
+    if verdict is not None:
+        scored = {s.gate for s in it.scores if s.score.status != "skipped"}
+        ran = ran if scored <= ran else ran | scored
+        best = better(state, it, verdict, accepted=event.outcome == "accepted")
+        measured = measured if doubtful(state, verdict) else best_measures(measured, it.scores)
+        twice = tuple([gate for gate in verdict.broken if gate in broken])
+        broken = verdict.broken
     state = replace(
         state,
         current=None,
@@ -323,18 +336,13 @@ def closed(state: LoopState, event: ev.IterationClosed) -> LoopState:
         peak=now.peak,
         wait_until=None,
         wait_why="",
+        last=verdict or state.last,
+        ran=ran,
+        best=best,
+        measured=measured,
+        broken=broken,
+        broke_twice=twice,
     )
-    if verdict is not None:
-        scored = {s.gate for s in it.scores if s.score.status != "skipped"}
-        state = replace(
-            state,
-            ran=state.ran if scored <= state.ran else state.ran | scored,
-            last=verdict,
-            best=better(state, it, verdict, accepted=event.outcome == "accepted"),
-            measured=state.measured if doubtful(state, verdict) else best_measures(state.measured, it.scores),
-            broken=verdict.broken,
-            broke_twice=tuple(g for g in verdict.broken if g in state.broken),
-        )
     if it.number == 0:
         return (
             replace(state, baseline=verdict, zero=now, counted=counts(it.scores))
@@ -345,7 +353,7 @@ def closed(state: LoopState, event: ev.IterationClosed) -> LoopState:
     kind = it.failed.kind if it.failed and unfinished else None
     return replace(
         state,
-        recent=(*state.recent, now)[-RECENT:],
+        recent=(*state.recent[1 - RECENT :], now),
         closed=state.closed + 1,
         errors=state.errors + 1 if event.outcome == "errored" else state.errors if unfinished else 0,
         failure=it.failed if unfinished else None,
