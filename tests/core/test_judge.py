@@ -149,6 +149,22 @@ def test_a_score_with_a_status_keeps_it():
     assert settle(Rule(name="g"), 0.85, Score(0.1, "why")).reason == "why"
 
 
+@pytest.mark.parametrize(
+    ("measured", "aim"),
+    [((3.0, "min"), -3.0), ((3.0, "max"), 3.0), ((3.0, None), 3.0), ((None, "min"), None)],
+)
+def test_the_aim_is_the_measure_of_the_first_gate_that_is_the_objective(measured, aim):
+    raw, direction = measured
+    rules = (
+        TESTS,
+        Rule(name="size", objective=True, min_gain=0.5),
+        Rule(name="time", objective=True, min_gain=9),
+    )
+    size = Score(1.0, status="pass", raw=raw, direction=direction)
+    found = verdict({"tests": PASS, "size": size, "time": Score(1.0, status="pass", raw=7.0)}, *rules)
+    assert (found.objective, found.min_gain) == (aim, 0.5)
+
+
 # The best: passed, then score or objective, then the earliest
 
 
