@@ -256,3 +256,14 @@ def test_a_note_that_arrives_during_an_attempt_waits_for_the_next_even_when_many
     run.record(*run.signals[0], ev.AttemptStarted(iteration=1, attempt=1, key="r/1", allowance_s=1.0))
     run.record(ev.NoteAdded(text="new"), worked())
     assert run.state.notes == ("new",)
+
+
+def test_an_iteration_knows_the_output_before_its_own():
+    run = Sim(
+        Policy(gates=REQUIRED, limits=Limits(max_iterations=2)), agent=script(worked("a"), worked("b"))
+    ).run()
+    open_ = [s.current for s in run.states if s.current is not None and s.current.done]
+    assert [(it.number, it.previous, it.output) for it in (open_[0], open_[-1])] == [
+        (1, None, {"tree": "a"}),
+        (2, {"tree": "a"}, {"tree": "b"}),
+    ]

@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sim import BROKEN, FAIL, NO_PROOF, PASS, SKIP, graded
+from sim import BROKEN, FAIL, NO_PROOF, PASS, SKIP, Sim, graded
 
 from loopwright.core.closing import better, closing
 from loopwright.core.events import EvidenceChanged
 from loopwright.core.judge import Rule, judge, settle
+from loopwright.core.limits import Limits
+from loopwright.core.policy import Policy
 from loopwright.core.state import Iteration, LoopState
 from loopwright.core.values import Best, Closed, Score, Scored, Verdict
 
@@ -147,6 +149,36 @@ def test_a_score_without_a_status_passes_at_the_mark(rule, value, status):
 def test_a_score_with_a_status_keeps_it():
     assert settle(Rule(name="g"), 0.85, FAIL) is FAIL
     assert settle(Rule(name="g"), 0.85, Score(0.1, "why")).reason == "why"
+
+
+@pytest.mark.parametrize(
+    ("measured", "aim"),
+    [((3.0, "min"), -3.0), ((3.0, "max"), 3.0), ((3.0, None), 3.0), ((None, "min"), None)],
+)
+def test_the_aim_is_the_measure_of_the_first_gate_that_is_the_objective(measured, aim):
+    raw, direction = measured
+    rules = (
+        TESTS,
+        Rule(name="size", objective=True, min_gain=0.5),
+        Rule(name="time", objective=True, min_gain=9),
+    )
+    size = Score(1.0, status="pass", raw=raw, direction=direction)
+    found = verdict({"tests": PASS, "size": size, "time": Score(1.0, status="pass", raw=7.0)}, *rules)
+    assert (found.objective, found.min_gain) == (aim, 0.5)
+
+
+def test_only_a_required_pass_is_unsure():
+    weak = Score(1.0, status="pass", unsure=True)
+    assert verdict({"tests": weak, "lint": weak}).unsure == ("tests",)
+    assert verdict({"tests": Score(0.0, status="fail", unsure=True)}).unsure == ()
+
+
+@pytest.mark.parametrize(("gate", "refused"), [("tests", ("tests",)), ("lint", ())])
+def test_a_run_to_its_limits_takes_no_unsure_pass_of_a_required_gate(gate, refused):
+    scores = {"tests": PASS, "lint": PASS, gate: Score(1.0, status="pass", unsure=True)}
+    limits = Limits(max_iterations=1, convergence=None)
+    run = Sim(Policy(gates=(TESTS, LINT), until="limits", limits=limits), gates=scores).run()
+    assert run.state.last.blockers == refused
 
 
 # The best: passed, then score or objective, then the earliest

@@ -173,9 +173,19 @@ def test_one_alert_of_a_kind_in_three_iterations(seed):
         assert min(b - a for a, b in pairwise(at)) >= 3
 
 
-def test_an_action_of_off_says_nothing():
-    off = Monitors(degradation=Degradation(action="off"))
-    assert sim(0.9, 0.8, 0.7, 0.6, monitors=off).alerts == []
+@pytest.mark.parametrize(
+    "name", ["oscillation", "degradation", "slowdown", "high_error_rate", "stall", "critical"]
+)
+def test_an_action_of_off_says_nothing_and_the_others_go_on(name):
+    off = (
+        OFTEN if name == "critical" else replace(OFTEN, **{name: replace(getattr(OFTEN, name), action="off")})
+    )
+    dice = random.Random(1)
+    turns = [worked(dice.choice("ab"), seconds=dice.random()) for _ in range(60)]
+    turns = [failed("unknown") if dice.random() < 0.3 else t for t in turns]
+    run = sim(*[red(0.2 * dice.randrange(3)) for _ in range(60)], most=60, monitors=off, agent=script(*turns))
+    on = {"oscillation", "degradation", "slowdown", "high_error_rate", "stall"} - {name}
+    assert {kind.lower() for kind, _ in run.alerts} == on
 
 
 def test_five_alerts_in_ten_iterations_are_critical_and_stop():

@@ -235,7 +235,7 @@ def test_every_monitor_has_its_row_and_every_alert_its_kind():
     rows = table("configuration", "`[monitors]`")
     assert list(rows) == [each.name for each in fields(Monitors)]
     rules = [(each.name, getattr(Monitors(), each.name)) for each in fields(Monitors)]
-    kinds = set(re.findall(r'yield "(\w+)"', inspect.getsource(monitors)))
+    kinds = set(re.findall(r'found\.append\(\("(\w+)"', inspect.getsource(monitors)))
     assert kinds == {name.upper() for name, rule in rules if hasattr(rule, "action")}
     others = {kind for kind in CALM if kind.lower() not in rows}
     said = prose("configuration").partition("## `[monitors]`")[2].partition("\n|")[0]

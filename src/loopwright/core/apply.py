@@ -8,7 +8,7 @@ stands in `working` (attempts, gates, closing) and `asking` (people).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final, assert_never
 
 from loopwright.core import asking, working
@@ -57,7 +57,7 @@ def fold(state: LoopState, facts: Iterable[tuple[datetime, ev.Event]]) -> LoopSt
 
 def apply(state: LoopState, event: ev.Event, at: datetime) -> LoopState:
     """`state` after `event`, which happened `at` (aware UTC); `IllegalEvent` when it cannot follow."""
-    if at.utcoffset() is None:
+    if at.tzinfo is not UTC and at.utcoffset() is None:  # nearly always UTC, told at a glance
         raise IllegalEvent(f"{_name(event)} at {at.isoformat()} has no time zone")
     if isinstance(event, ev.RunStarted):
         return _run_started(state, event, at)
@@ -69,7 +69,9 @@ def apply(state: LoopState, event: ev.Event, at: datetime) -> LoopState:
     if after is state:
         after = replace(state)
     # The copy is ours alone until it is returned, so this one field is set in place, not by another copy.
-    after.__dict__["updated_at"] = max(at, state.updated_at)  # a clock set back never moves a run backwards
+    # A clock set back never moves a run backwards.
+    before = state.updated_at
+    after.__dict__["updated_at"] = at if at > before else before  # noqa: FURB136 - max() is three times the price
     return after
 
 

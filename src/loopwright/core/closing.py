@@ -6,7 +6,7 @@ Rule: the same function tells `apply` what is, and the monitors what would be.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from loopwright.core.judge import ROUNDING
@@ -33,15 +33,17 @@ def closing(state: LoopState, it: Iteration, outcome: Outcome, verdict: Verdict 
             cost_usd=it.cost_usd,
             summary=it.summary[:BRIEF],
         )
-    peak = verdict.score if state.peak is None else max(verdict.score, state.peak)
+    peak = state.peak
+    if (peak is None or verdict.score > peak) and not doubtful(state, verdict):
+        peak = verdict.score
     return Closed(
         number=it.number,
         outcome=outcome,
         score=verdict.score,
         passed=verdict.passed,
-        peak=state.peak if doubtful(state, verdict) else peak,
+        peak=peak,
         graded=verdict.graded,
-        failing=tuple(sorted({short(f) for f in verdict.failing})[:ITEMS]),
+        failing=_kept(verdict.failing) if verdict.failing else (),
         fingerprint=verdict.fingerprint,
         snapshot=state.snapshot,
         work=state.work,
@@ -114,6 +116,11 @@ def _beats(verdict: Verdict, best: Best, *, even: bool) -> bool:
         return best.objective is None  # a measure beats none; the two are never compared
     gain = verdict.objective - best.objective
     return (even and gain >= 0) or (gain > 0 and gain >= verdict.min_gain - ROUNDING)
+
+
+def _kept(failing: Iterable[str]) -> tuple[str, ...]:
+    """The failing items as they are remembered, in one order."""
+    return tuple(sorted({short(item) for item in failing})[:ITEMS])
 
 
 def short(item: str) -> str:

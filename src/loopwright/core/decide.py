@@ -8,7 +8,7 @@ without end.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from loopwright.core import events as ev
@@ -44,11 +44,12 @@ def decide(policy: Policy, state: LoopState, now: datetime) -> Command:
     """The next thing to do for a run that is not finished; `IllegalEvent` for one that is."""
     if state.finished is not None:
         raise IllegalEvent(f"the run is over: {state.finished.reason}")
-    if now.utcoffset() is None:
+    if now.tzinfo is not UTC and now.utcoffset() is None:
         raise IllegalEvent(f"decided at {now.isoformat()}, which has no time zone")
     if state.updated_at is None:
         raise IllegalEvent("decided before RunStarted")
-    now = max(now, state.updated_at)  # as in `apply`: time never goes back
+    if now < state.updated_at:  # as in `apply`: time never goes back  # noqa: PLR1730 - nor is max() as quick
+        now = state.updated_at
     limits = in_force(policy.limits, state)
     if state.approval is not None:
         return _expecting(state.approval, now)
@@ -151,14 +152,20 @@ def feedback(state: LoopState) -> Feedback:
     """What the next attempt should know of the iterations before it."""
     it = state.current
     failed = it.failed if it and it.failed else state.failure
-    reasons = (f"the last attempt failed ({failed.kind}): {failed.message}",) if failed else ()
-    judged = next((c.number for c in reversed(state.recent) if c.score is not None), 0)
-    nudges = tuple(a.message for a in state.alerts if a.action == "nudge" and a.iteration >= judged)
-    undone = (f"protected files were changed and put back, leave them: {', '.join(state.restored[:20])}",)
+    reasons = state.last.reasons if state.last else ()
+    if failed:
+        reasons = (f"the last attempt failed ({failed.kind}): {failed.message}", *reasons)
+    nudges = []
+    if state.restored:
+        undone = ", ".join(state.restored[:20])
+        nudges.append(f"protected files were changed and put back, leave them: {undone}")
+    if state.alerts:
+        judged = next((c.number for c in reversed(state.recent) if c.score is not None), 0)
+        nudges += [a.message for a in state.alerts if a.action == "nudge" and a.iteration >= judged]
     return Feedback(
-        reasons=(*reasons, *(state.last.reasons if state.last else ())),
+        reasons=reasons,
         notes=state.notes,
-        nudges=(*(undone if state.restored else ()), *nudges),
+        nudges=tuple(nudges),
         history=state.recent[-10:],
         interrupted=it.interrupted if it else False,
     )
@@ -169,13 +176,13 @@ def _validating(policy: Policy, limits: Limits, state: LoopState, it: Iteration,
     if it.verdict is None:
         if question := _tampering(policy, state, now):
             return question
-        have = {s.gate for s in it.scores}
-        missing = tuple(rule.name for rule in policy.gates if rule.name not in have)
+        have = [s.gate for s in it.scores]
+        missing = [rule.name for rule in policy.gates if rule.name not in have]
         if not missing:
             return _judging(policy, limits, state, it)
         if state.paused and not state.stop:
             return Wait(until=None, why="paused")
-        return RunGates(iteration=it.number, missing=missing)
+        return RunGates(iteration=it.number, missing=tuple(missing))
     verdict = it.verdict
     if it.number == 0:
         done = verdict.passed and not verdict.unsure and policy.if_passing == "finish"
@@ -216,9 +223,10 @@ def _judging(policy: Policy, limits: Limits, state: LoopState, it: Iteration) ->
         refusals.append((RATCHET, "; ".join(less)))
     if it.rewrites > REWRITES:
         refusals.append(("workspace", f"the gates changed the work they judge {it.rewrites} times"))
-    if policy.until == "limits":  # nobody is asked before the end, and then about the best alone
+    weak = [s.gate for s in it.scores if s.score.unsure]
+    if weak and policy.until == "limits":  # nobody is asked before the end, and then about the best alone
         required = {rule.name for rule in policy.gates if rule.required}
-        refusals += [(s.gate, UNSURE) for s in it.scores if s.score.unsure and s.gate in required]
+        refusals += [(name, UNSURE) for name in weak if name in required]
     scores = it.scores
     if policy.known_failures and state.zero is not None:
         scores = forgiven(it.scores, state.zero.failing)

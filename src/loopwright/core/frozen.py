@@ -32,10 +32,14 @@ def frozen(cls: type[T]) -> type[T]:
 
 
 def _init(cls: Any) -> Any:
-    """`__init__` as written by hand for these fields: each becomes one item of the `__dict__`."""
+    """`__init__` that makes one `__dict__` of all fields, as `replace` does.
+
+    Items added one by one to `self.__dict__` are stored quicker yet, but every later look at them is twice as slow: such
+    a dict shares its keys with others of the class, and the interpreter's short cuts know only the other two kinds.
+    """
     places, names = ["self"], ["*"]
-    lines = ["    _held = self.__dict__"]
-    known: dict[str, Any] = {"__name__": cls.__module__, "_FACTORY": _FACTORY}
+    held = []
+    known: dict[str, Any] = {"__name__": cls.__module__, "_FACTORY": _FACTORY, "_set": object.__setattr__}
     for f in fields(cls):
         default, value = "", f.name
         if f.default is not MISSING:
@@ -44,11 +48,11 @@ def _init(cls: Any) -> Any:
             default, known[f"_default_{f.name}"] = "=_FACTORY", f.default_factory
             value = f"_default_{f.name}() if {f.name} is _FACTORY else {f.name}"
         (names if f.kw_only else places).append(f"{f.name}{default}")
-        lines.append(f"    _held['{f.name}'] = {value}")
-    if hasattr(cls, "__post_init__"):
-        lines.append("    self.__post_init__()")
+        held.append(f"'{f.name}': {value}")
     told = ", ".join(places + names if names[1:] else places)
-    text = "\n".join([f"def __init__({told}):", *lines])
+    text = f"def __init__({told}):\n    _set(self, '__dict__', {{{', '.join(held)}}})"
+    if hasattr(cls, "__post_init__"):
+        text += "\n    self.__post_init__()"
     exec(text, known)  # noqa: S102 - as the standard library makes its own, of names that stand in our classes
     init = known["__init__"]
     init.__qualname__ = f"{cls.__qualname__}.__init__"

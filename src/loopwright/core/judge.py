@@ -57,63 +57,72 @@ def judge(
 ) -> Verdict:
     """The verdict on these scores.
 
-    `ran` names the gates that were scored in an earlier iteration; `refusals` are blockers that are
-    no gate's, with their reasons: whatever the scores, the work has not passed.
+    `ran` names the gates scored in an earlier iteration; `refusals` are blockers that are no gate's, with their reasons.
     """
     have = {s.gate: s.score for s in scores}
-    rows = [(rule, have.get(rule.name, SKIPPED)) for rule in rules]
-    required = [(r, s) for r, s in rows if r.required]
-    required_score = _mean(required)
-    blockers = (*(name for name, _ in refusals), *(r.name for r, s in required if s.status != "pass"))
-    reasons = [f"{name}: {why}" for name, why in refusals]
-    reasons += [_reason(r, s) for r, s in required if s.status != "pass"]
-    if not blockers and required_score is not None and required_score < threshold - ROUNDING:
-        blockers = ("threshold",)
-        reasons.append(f"threshold: the required gates score {required_score:.4g}, {threshold:.4g} is wanted")
-    reasons += [_reason(r, s) for r, s in rows if not r.required and s.status in {"fail", "error"}]
-    counted = [(r, s) for r, s in rows if s.status != "skipped" or r.required or r.name in ran]
-    score = required_score if len(counted) == len(required) == len(rows) else _mean(counted)
-    graded = [(r, s) for r, s in rows if s.graded or s.failing]
-    goal, objective = _objective(rows)
+    failures: list[tuple[str, Sequence[str], str]] = []
+    blockers, reasons, advice, failing, broken, required, counted = [], [], [], [], [], [], []
+    for name, why in refusals:
+        blockers.append(name)
+        reasons.append(f"{name}: {why}")
+        failures.append((name, (), why))
+    graded, goal, objective = False, None, None
+    for rule in rules:
+        score = have.get(rule.name, SKIPPED)
+        status = score.status
+        if rule.required:
+            required.append((rule, score))
+        if rule.required or status != "skipped" or rule.name in ran:
+            counted.append((rule, score))
+        if score.graded or score.failing:
+            graded = True
+            failing += [f"{rule.name}:{item}" for item in score.failing]
+        if rule.objective and goal is None:
+            goal, objective = rule, _objective(score)
+        if status == "pass":
+            continue
+        failures.append((f"{rule.name} {status}", score.failing, score.reason))
+        if rule.required:
+            blockers.append(rule.name)
+            reasons.append(_reason(rule, score))
+            if status == "error" and score.cause == "tool":
+                broken.append(rule.name)
+        elif status != "skipped":
+            advice.append(_reason(rule, score))
+    required_mean = _mean(required)
+    mean = required_mean if len(counted) == len(required) else _mean(counted)
+    if not blockers and required_mean is not None and required_mean < threshold - ROUNDING:
+        blockers.append("threshold")
+        reasons.append(f"threshold: the required gates score {required_mean:.4g}, {threshold:.4g} is wanted")
     return Verdict(
-        score=1.0 if score is None else score,
+        score=1.0 if mean is None else mean,
         passed=not blockers,
-        required_score=required_score,
-        blockers=blockers,
-        reasons=tuple(reasons),
-        graded=bool(graded),
-        failing=tuple(f"{r.name}:{item}" for r, s in graded for item in s.failing),
-        fingerprint=fingerprint(
-            [
-                *((name, (), why) for name, why in refusals),
-                *((f"{r.name} {s.status}", s.failing, s.reason) for r, s in rows if s.status != "pass"),
-            ]
-        )
-        if blockers
-        else "",
-        broken=tuple(r.name for r, s in required if s.status == "error" and s.cause == "tool"),
+        required_score=required_mean,
+        blockers=tuple(blockers),
+        reasons=(*reasons, *advice),
+        graded=graded,
+        failing=tuple(failing),
+        fingerprint=fingerprint(failures) if blockers else "",
+        broken=tuple(broken),
         objective=objective,
         min_gain=goal.min_gain if goal else 0.0,
-        unsure=tuple(r.name for r, s in required if s.unsure and s.status == "pass"),
+        unsure=tuple([r.name for r, s in required if s.unsure and s.status == "pass"]),
     )
 
 
-def _objective(rows: Sequence[tuple[Rule, Score]]) -> tuple[Rule | None, float | None]:
-    """The gate whose raw number is the aim, and that number so that more is better (`None`: not measured)."""
-    for rule, score in rows:
-        if rule.objective:
-            raw = score.raw
-            return rule, None if raw is None else -raw if score.direction == "min" else raw
-    return None, None
+def _objective(score: Score) -> float | None:
+    """The raw number that is the aim, so that more is better; `None`: not measured."""
+    return None if score.raw is None else -score.raw if score.direction == "min" else score.raw
 
 
 def _mean(rows: Sequence[tuple[Rule, Score]]) -> float | None:
     """The weighted mean of values; an error or a skip is worth nothing. `None` when nothing has weight."""
-    total = sum(r.weight for r, _ in rows)
-    if total <= 0:
-        return None
-    worth = sum(r.weight * (s.value if s.status in {"pass", "fail"} else 0.0) for r, s in rows)
-    return min(1.0, worth / total)
+    total = worth = 0.0
+    for rule, score in rows:
+        total += rule.weight
+        if score.status in {"pass", "fail"}:
+            worth += rule.weight * score.value
+    return min(1.0, worth / total) if total > 0 else None
 
 
 def _reason(rule: Rule, score: Score) -> str:

@@ -132,14 +132,15 @@ def exceeded(limits: Limits, state: LoopState) -> Ending | None:
 
 def used_up(limits: Limits, state: LoopState) -> Ending | None:
     """The first bound that forbids even another attempt of the same iteration: money, tokens, time, waiting."""
-    totals = state.totals
-    return (
-        _money(limits, totals)
-        or _day(limits, state)
-        or _tokens(limits, totals)
-        or _time(limits, totals)
-        or _waits(limits, state)
-    )
+    totals, ending = state.totals, None
+    if limits.budget is not None or limits.budget_per_day is not None:
+        ending = _money(limits, totals) or _day(limits, state)
+    if ending is None and limits.max_tokens is not None:
+        ending = _tokens(limits.max_tokens, totals)
+    if ending is None and totals.seconds >= limits.max_duration:
+        used = f"{totals.seconds:.0f} s of agents and gates"
+        ending = "max_duration", f"{used}, {limits.max_duration:.0f} s allowed"
+    return ending or _waits(limits, state)
 
 
 def _money(limits: Limits, totals: Totals) -> Ending | None:
@@ -183,24 +184,12 @@ def day_of(at: datetime) -> str:
     return at.astimezone(UTC).date().isoformat()
 
 
-def _tokens(limits: Limits, totals: Totals) -> Ending | None:
-    if limits.max_tokens is None:
-        return None
+def _tokens(most: int, totals: Totals) -> Ending | None:
     used = used_tokens(totals)
-    if totals.unknown_tokens and used < limits.max_tokens:
+    if totals.unknown_tokens and used < most:
         who = _count(totals.unknown_tokens, "attempt")
-        return (
-            "cost_unknown",
-            f"{who} did not report tokens, so max_tokens {limits.max_tokens} cannot be kept",
-        )
-    return ("max_tokens", f"{used} of {limits.max_tokens} tokens used") if used >= limits.max_tokens else None
-
-
-def _time(limits: Limits, totals: Totals) -> Ending | None:
-    if totals.seconds < limits.max_duration:
-        return None
-    used = f"{totals.seconds:.0f} s of agents and gates"
-    return "max_duration", f"{used}, {limits.max_duration:.0f} s allowed"
+        return "cost_unknown", f"{who} did not report tokens, so max_tokens {most} cannot be kept"
+    return ("max_tokens", f"{used} of {most} tokens used") if used >= most else None
 
 
 def _waits(limits: Limits, state: LoopState) -> Ending | None:

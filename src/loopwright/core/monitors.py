@@ -8,7 +8,7 @@ resumed run remembers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import field
 from itertools import pairwise
 from typing import Final
@@ -116,7 +116,7 @@ def alerts(monitors: Monitors, state: LoopState, closing: Closed) -> tuple[Alert
     number = closing.number
     raised: list[AlertRaised] = []
     for kind, action, message in _found(monitors, state, closing):
-        if message is None or action == "off" or recently(state, kind, number):
+        if recently(state, kind, number):
             continue
         critical = kind not in CALM and _counted(state, monitors.critical, number, raised)
         raised.append(
@@ -125,31 +125,38 @@ def alerts(monitors: Monitors, state: LoopState, closing: Closed) -> tuple[Alert
     return tuple(raised)
 
 
-def _found(monitors: Monitors, state: LoopState, closing: Closed) -> Iterator[tuple[str, Action, str | None]]:
-    """What each monitor sees; an iteration without a score tells those of scores nothing new."""
+def _found(monitors: Monitors, state: LoopState, closing: Closed) -> list[tuple[str, Action, str]]:
+    """What the monitors that are on see; an iteration without a score tells those of scores nothing new."""
     series = (*state.recent, closing)
-    rate = monitors.high_error_rate
-    yield "HIGH_ERROR_RATE", rate.action, high_error_rate(rate, series)
+    found: list[tuple[str, Action, str]] = []
+    errors = monitors.high_error_rate
+    if errors.action != "off" and (said := high_error_rate(errors, series)):
+        found.append(("HIGH_ERROR_RATE", errors.action, said))
     if closing.score is None:
-        return
-    scored = _scored(monitors, series)
-    yield "OSCILLATION", monitors.oscillation.action, oscillation(monitors.oscillation, scored)
-    yield "DEGRADATION", monitors.degradation.action, degradation(monitors.degradation, scored)
-    yield "SLOWDOWN", monitors.slowdown.action, slowdown(monitors.slowdown, scored)
-    yield "STALL", monitors.stall.action, stall(monitors.stall, scored)
+        return found
+    turns, falls, times, same = monitors.oscillation, monitors.degradation, monitors.slowdown, monitors.stall
+    scored = _scored(series, 1 + max(turns.window, falls.window, times.window, same.window))
+    if turns.action != "off" and (said := oscillation(turns, scored)):
+        found.append(("OSCILLATION", turns.action, said))
+    if falls.action != "off" and (said := degradation(falls, scored)):
+        found.append(("DEGRADATION", falls.action, said))
+    if times.action != "off" and (said := slowdown(times, scored)):
+        found.append(("SLOWDOWN", times.action, said))
+    if same.action != "off" and (said := stall(same, scored)):
+        found.append(("STALL", same.action, said))
+    return found
 
 
-def _scored(monitors: Monitors, series: Sequence[Closed]) -> list[Closed]:
+def _scored(series: Sequence[Closed], most: int) -> list[Closed]:
     """As many of the last scored iterations as the widest window looks at, and the one before them."""
-    of_scores = (monitors.oscillation, monitors.degradation, monitors.slowdown, monitors.stall)
-    most = max(rule.window for rule in of_scores) + 1
     found: list[Closed] = []
     for closed in reversed(series):
-        if len(found) == most:
-            break
         if closed.score is not None:
             found.append(closed)
-    return found[::-1]
+            if len(found) == most:
+                break
+    found.reverse()
+    return found
 
 
 def recently(state: LoopState, kind: str, number: int) -> bool:
@@ -169,30 +176,46 @@ def oscillation(rule: Oscillation, scored: Sequence[Closed]) -> str | None:
     if len(scored) < rule.window:
         return None
     window = scored[-rule.window :]
-    trees = [c.snapshot for c in window]
-    returns = 0
-    if any(trees):
-        returns = sum(
-            tree is not None and tree != trees[i - 1] and tree in trees[: i - 1]
-            for i, tree in enumerate(trees)
-            if i > 1
-        )
+    returns = _returns(window)
     if returns >= 2:
         return f"the work returned to an earlier state {returns} times in {rule.window} iterations"
-    scores = [c.score for c in window if c.score is not None]
-    steps = [b - a for a, b in pairwise(scores) if abs(b - a) > rule.above]
-    turns = sum((a > 0) != (b > 0) for a, b in pairwise(steps))
     before = scored[-rule.window - 1] if len(scored) > rule.window else window[0]  # the first sets the mark
-    new_best = (window[-1].peak or 0.0) > (before.peak or 0.0)
-    if turns >= rule.changes and not new_best:
+    if (window[-1].peak or 0.0) > (before.peak or 0.0):
+        return None
+    turns = _turns(window, rule.above)
+    if turns >= rule.changes:
         return f"the score changed direction {turns} times in {rule.window} iterations without a new best"
     return None
 
 
+def _returns(window: Sequence[Closed]) -> int:
+    """How often the tree became one that it was before the last."""
+    returns = 0
+    trees: list[str | None] = []
+    for c in window:
+        tree = c.snapshot
+        returns += tree is not None and tree in trees and tree != trees[-1]
+        trees.append(tree)
+    return returns
+
+
+def _turns(window: Sequence[Closed], above: float) -> int:
+    """How often the score turned; a step that is not `above` so much is none."""
+    turns, last = 0, window[0].score or 0.0
+    up: bool | None = None
+    for c in window:
+        score = c.score or 0.0
+        step, last = score - last, score
+        if abs(step) > above:
+            turns += up is not None and up is not (step > 0)
+            up = step > 0
+    return turns
+
+
 def degradation(rule: Degradation, scored: Sequence[Closed]) -> str | None:
     """Says how far the score fell, when it only fell."""
-    scores = [c.score for c in scored[-rule.window :] if c.score is not None]
-    if len(scores) < rule.window or not all(b < a for a, b in pairwise(scores)):
+    scores = [c.score or 0.0 for c in scored[-rule.window :]]
+    if len(scores) < rule.window or scores[-1] >= scores[-2] or not all(b < a for a, b in pairwise(scores)):
         return None
     if scores[0] - scores[-1] < rule.drop - 1e-9:
         return None
@@ -202,7 +225,7 @@ def degradation(rule: Degradation, scored: Sequence[Closed]) -> str | None:
 def slowdown(rule: Slowdown, scored: Sequence[Closed]) -> str | None:
     """Says how much slower iterations became, when each was slower than the last."""
     times = [c.seconds for c in scored[-rule.window :]]
-    if len(times) < rule.window or not all(b > a for a, b in pairwise(times)):
+    if len(times) < rule.window or times[-1] <= times[-2] or not all(b > a for a, b in pairwise(times)):
         return None
     if times[-1] < rule.ratio * times[0]:
         return None
@@ -212,7 +235,9 @@ def slowdown(rule: Slowdown, scored: Sequence[Closed]) -> str | None:
 def high_error_rate(rule: HighErrorRate, series: Sequence[Closed]) -> str | None:
     """Says how many of the last iterations errored, when it was more than the rate."""
     window = series[-rule.window :]
-    errored = sum(c.outcome == "errored" for c in window)
+    errored = 0
+    for c in window:
+        errored += c.outcome == "errored"
     if len(window) < rule.window or errored <= rule.rate * rule.window:
         return None
     return f"{errored} of the last {rule.window} iterations errored"

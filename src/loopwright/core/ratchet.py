@@ -31,7 +31,9 @@ def counts(scores: Iterable[Scored]) -> dict[str, Counts]:
 
 def slipped(rules: Sequence[Rule], then: Mapping[str, Counts], scores: Iterable[Scored]) -> list[str]:
     """What of the required gates' evidence is less than it was `then`, a line each."""
-    scores = tuple(scores)
+    scores = [s for s in scores if s.score.evidence]
+    if not scores:
+        return []
     now = counts(scores)
     away = {s.gate: s.score.evidence.get("suppressions") for s in scores}
     lines = []

@@ -48,6 +48,7 @@ Answer = Literal["approve", "revise", "reject", "expired"]
 STATUSES: Final = frozenset(get_args(Status))
 CAUSES: Final = frozenset({None, *get_args(Cause)})
 DIRECTIONS: Final = frozenset({None, *get_args(Direction)})
+LARGEST: Final = 1.7976931348623157e308  # of all floats but infinity
 MOST: Final = 1e9  # no limit is longer than 30 years or dearer than this: dates and sums stay finite
 COUNTS: Final = frozenset({"max_iterations", "attempts", "max_consecutive_errors", "max_tokens"})
 LIMITS: Final = COUNTS | {  # the names of `[limits]` that hold one number
@@ -63,8 +64,10 @@ LIMITS: Final = COUNTS | {  # the names of `[limits]` that hold one number
 }
 
 
-def finite(name: str, value: float, *, low: float | None = None, high: float | None = None) -> float:
+def finite(name: str, value: float, *, low: float = -LARGEST, high: float = LARGEST) -> float:
     """`value`, checked to be a finite number in `[low, high]`; `ValueError` otherwise."""
+    if type(value) is float and low <= value <= high:  # nearly always, and never for NaN
+        return value
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{name} is {value!r}, not a number")  # noqa: TRY004 - one error type for bad values
     try:
@@ -73,8 +76,9 @@ def finite(name: str, value: float, *, low: float | None = None, high: float | N
         counts = False
     if not counts:
         raise ValueError(f"{name} is not a finite number")
-    if (low is not None and value < low) or (high is not None and value > high):
-        raise ValueError(f"{name} is {value!r}, outside {_range(low, high)}")
+    if not low <= value <= high:
+        least, most = "-∞" if low == -LARGEST else f"{low:g}", "∞" if high == LARGEST else f"{high:g}"
+        raise ValueError(f"{name} is {value!r}, outside {least} to {most}")
     return value
 
 
@@ -97,10 +101,6 @@ def whole(name: str, value: float, *, high: float, low: int = 1) -> int:
     if finite(name, value, low=low, high=high) != int(value):
         raise ValueError(f"{name} is {value!r}, not a whole number")
     return int(value)
-
-
-def _range(low: float | None, high: float | None) -> str:
-    return f"{'-∞' if low is None else f'{low:g}'} to {'∞' if high is None else f'{high:g}'}"
 
 
 PARTS: Final = ("input_tokens", "cache_write_tokens", "cache_read_tokens", "output_tokens")
@@ -201,11 +201,10 @@ class Failed:
 class Score:
     """How far a gate's measure is to its own mark: `value` 0 to 1, 1 at or beyond it, and why.
 
-    `status` may be left out: then `value` at or above the gate's `min` passes. `raw`, `unit` and
-    `direction` tell the measure as taken. `failing` names the items that fail; a score with a
-    number or such a set is `graded`, and only graded scores can converge. An `error` has a cause:
-    *tool* (the gate could not run) or *evidence* (it ran and proves nothing). `unsure`: it passes, but by an opinion
-    too weak to be believed alone, so a person is asked.
+    `status` may be left out: then `value` at or above the gate's `min` passes. `raw`, `unit` and `direction` tell the
+    measure as taken. `failing` names the items that fail; a score with a number or such a set is `graded`, and only
+    graded scores can converge. An `error` has a cause: *tool* (the gate could not run) or *evidence* (it ran and proves
+    nothing). `unsure`: it passes, but by an opinion too weak to be believed alone, so a person is asked.
     """
 
     value: float = field(kw_only=False)
@@ -230,9 +229,10 @@ class Score:
             raise ValueError(f"a score has cause {self.cause!r} and direction {self.direction!r}")
         if not isinstance(self.reason, str) or not isinstance(self.unit, str):
             raise ValueError(f"a score's reason and unit are texts, not {self.reason!r} and {self.unit!r}")  # noqa: TRY004 - one error type for bad values
-        if isinstance(self.failing, str) or not all(isinstance(item, str) for item in self.failing):
+        items = self.failing
+        if items != () and (isinstance(items, str) or not all(isinstance(item, str) for item in items)):
             raise ValueError(f"a score's failing items are texts, not {self.failing!r}")
-        if not isinstance(self.evidence, Mapping) or not isinstance(self.graded, bool):
+        if not isinstance(self.evidence, (dict, Mapping)) or not isinstance(self.graded, bool):  # dict: quick
             raise ValueError("a score's evidence is a mapping, and graded is True or False")  # noqa: TRY004 - the same
 
 

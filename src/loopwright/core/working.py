@@ -17,6 +17,7 @@ from loopwright.errors import IllegalEvent
 
 REWRITES: Final = 3  # times the gates may void each other's scores in one iteration
 FATAL: Final = frozenset({"permanent", "policy_violation"})
+UNOPENED: Final = Iteration(number=0)
 
 
 def attempt_started(state: LoopState, event: ev.AttemptStarted) -> LoopState:
@@ -25,8 +26,8 @@ def attempt_started(state: LoopState, event: ev.AttemptStarted) -> LoopState:
     if it is None:
         if event.iteration != state.iteration + 1:
             raise IllegalEvent(f"AttemptStarted in iteration {event.iteration} after {state.iteration}")
-        it = Iteration(number=event.iteration)
-    if it.open is not None or it.done or it.number != event.iteration:
+        it = UNOPENED
+    elif it.open is not None or it.done or it.number != event.iteration:
         raise IllegalEvent(f"AttemptStarted in iteration {event.iteration} while {it.number} is under way")
     if event.attempt != it.started + 1:
         raise IllegalEvent(f"AttemptStarted with number {event.attempt} after {it.started}")
@@ -34,9 +35,10 @@ def attempt_started(state: LoopState, event: ev.AttemptStarted) -> LoopState:
         raise IllegalEvent("AttemptStarted after a stop, a pause or an open request")
     return replace(
         state,
-        iteration=it.number,
+        iteration=event.iteration,
         current=replace(
             it,
+            number=event.iteration,
             open=event,
             start=it.start if it.started else event.snapshot,
             started=event.attempt,
@@ -62,45 +64,44 @@ def attempt_ended(
     it = state.current
     if it is None or it.open is None:
         raise IllegalEvent(f"{type(event).__name__} without an open attempt")
+    usage = Usage(cost_usd=it.open.reserve_usd) if isinstance(event, ev.AttemptInterrupted) else event.usage
     seconds = it.seconds + event.seconds
+    cost = None if usage.cost_usd is None or it.cost_usd is None else it.cost_usd + usage.cost_usd
+    tokens = None if usage.tokens is None or it.tokens is None else it.tokens + usage.tokens
     interruptions = 0
     output, summary, notes, session = state.output, state.summary, state.notes, state.session
     denied, again = state.denied, state.denied_again
     match event:
-        case ev.AttemptInterrupted(cause=cause):
-            usage = Usage(cost_usd=it.open.reserve_usd)
-            it = replace(it, open=None, seconds=seconds, interrupted=True)
-            interruptions = state.interruptions + (cause == "crash")
-        case ev.AttemptFailed(kind=kind, usage=usage):
-            used = it.used + (kind != "rate_limited")
-            kinds = (*it.kinds, kind)[-RECENT:]
-            it = replace(it, open=None, seconds=seconds, failed=event, used=used, kinds=kinds)
-            session = _session(state.session, event, it.number)
-        case ev.AttemptSucceeded(result=output, summary=summary, usage=usage):
+        case ev.AttemptSucceeded(result=output, summary=summary):
+            now = replace(
+                it,
+                open=None,
+                seconds=seconds,
+                cost_usd=cost,
+                tokens=tokens,
+                done=True,
+                output=output,
+                previous=state.output,
+                summary=summary,
+            )
             notes = notes[it.notes_shown :]
-            it = replace(it, open=None, seconds=seconds, done=True, output=output, summary=summary)
-            it = replace(it, previous=state.output)
-            session = _session(state.session, event, it.number)
-            again = tuple(what for what in event.denied if what in denied)
+            session = _session(session, event, it.number)
+            again = tuple([what for what in event.denied if what in denied]) if event.denied else ()
             denied = event.denied
+        case ev.AttemptFailed(kind=kind):
+            used, kinds = it.used + (kind != "rate_limited"), (*it.kinds, kind)[-RECENT:]
+            now = replace(it, open=None, seconds=seconds, cost_usd=cost, tokens=tokens)
+            now = replace(now, failed=event, used=used, kinds=kinds)
+            session = _session(session, event, it.number)
+        case ev.AttemptInterrupted(cause=cause):
+            now = replace(it, open=None, seconds=seconds, cost_usd=cost, tokens=tokens, interrupted=True)
+            interruptions = state.interruptions + (cause == "crash")
         case _:
             assert_never(event)
-    total = _spend(
-        state.totals,
-        usage,
-        event.seconds,
-        cut=isinstance(event, ev.AttemptInterrupted),
-        worked=isinstance(event, ev.AttemptSucceeded),
-    )
-    cost, tokens = usage.cost_usd, usage.tokens
     return replace(
         state,
-        current=replace(
-            it,
-            cost_usd=None if cost is None or it.cost_usd is None else it.cost_usd + cost,
-            tokens=None if tokens is None or it.tokens is None else it.tokens + tokens,
-        ),
-        totals=total,
+        current=now,
+        totals=_spend(state.totals, usage, event),
         interruptions=interruptions,
         output=output,
         summary=summary,
@@ -144,18 +145,20 @@ def _evidence(state: LoopState, seen: str | None) -> str | None:
     return state.evidence if state.tampered is not None else seen or state.evidence
 
 
-def _spend(totals: Totals, usage: Usage, seconds: float, *, cut: bool, worked: bool) -> Totals:
+def _spend(
+    totals: Totals, usage: Usage, event: ev.AttemptSucceeded | ev.AttemptFailed | ev.AttemptInterrupted
+) -> Totals:
     """Books what an attempt used; an unknown amount is counted as unknown, never as zero.
 
     What is booked for an attempt that was cut off is an estimate: no later one is measured by it. Nor by one that
     failed before it cost anything.
     """
-    cost, tokens = usage.cost_usd, usage.tokens
+    cost, tokens, cut = usage.cost_usd, usage.tokens, isinstance(event, ev.AttemptInterrupted)
     known = cost is not None and not cut
-    measure = cost if known and (cost or worked) else None
+    measure = cost if known and (cost or isinstance(event, ev.AttemptSucceeded)) else None
     return replace(
         totals,
-        seconds=totals.seconds + seconds,
+        seconds=totals.seconds + event.seconds,
         cost_usd=totals.cost_usd + (cost or 0.0),
         known_costs=totals.known_costs + known,
         unknown_costs=totals.unknown_costs + (cost is None),
@@ -192,7 +195,7 @@ def gate_scored(state: LoopState, event: ev.GateScored) -> LoopState:
         raise IllegalEvent(f"GateScored({event.gate}) while a person is asked about the scores")
     if state.answer is not None and state.answer.answer in {"approve", "revise"}:
         raise IllegalEvent(f"GateScored({event.gate}) after a person decided about the scores")
-    scores = tuple(s for s in it.scores if s.gate != event.gate)
+    others = [s for s in it.scores if s.gate != event.gate]
     scored = Scored(gate=event.gate, score=event.score, seconds=event.seconds)
     spent = event.seconds - event.beside_s
     totals, costs = replace(state.totals, seconds=state.totals.seconds + spent), state.gate_costs
@@ -213,7 +216,7 @@ def gate_scored(state: LoopState, event: ev.GateScored) -> LoopState:
         state,
         current=replace(
             it,
-            scores=(*scores, scored),
+            scores=(*others, scored),
             seconds=it.seconds + spent,
             cost_usd=it_cost,
             tokens=it_tokens,
@@ -307,9 +310,22 @@ def closed(state: LoopState, event: ev.IterationClosed) -> LoopState:
         raise IllegalEvent(f"IterationClosed({event.outcome}) outside an iteration")
     if problem := _unclosable(state, it, event.outcome):
         raise IllegalEvent(f"IterationClosed({event.outcome}) {problem}")
-    verdict = it.verdict
+    verdict, answer = it.verdict, state.answer
     now = closing(state, it, event.outcome, verdict)
-    answer = state.answer
+    ran, best, measured, broken, twice = (
+        state.ran,
+        state.best,
+        state.measured,
+        state.broken,
+        state.broke_twice,
+    )
+    if verdict is not None:
+        scored = {s.gate for s in it.scores if s.score.status != "skipped"}
+        ran = ran if scored <= ran else ran | scored
+        best = better(state, it, verdict, accepted=event.outcome == "accepted")
+        measured = measured if doubtful(state, verdict) else best_measures(measured, it.scores)
+        twice = tuple([gate for gate in verdict.broken if gate in broken])
+        broken = verdict.broken
     state = replace(
         state,
         current=None,
@@ -320,18 +336,13 @@ def closed(state: LoopState, event: ev.IterationClosed) -> LoopState:
         peak=now.peak,
         wait_until=None,
         wait_why="",
+        last=verdict or state.last,
+        ran=ran,
+        best=best,
+        measured=measured,
+        broken=broken,
+        broke_twice=twice,
     )
-    if verdict is not None:
-        scored = {s.gate for s in it.scores if s.score.status != "skipped"}
-        state = replace(
-            state,
-            ran=state.ran if scored <= state.ran else state.ran | scored,
-            last=verdict,
-            best=better(state, it, verdict, accepted=event.outcome == "accepted"),
-            measured=state.measured if doubtful(state, verdict) else best_measures(state.measured, it.scores),
-            broken=verdict.broken,
-            broke_twice=tuple(g for g in verdict.broken if g in state.broken),
-        )
     if it.number == 0:
         return (
             replace(state, baseline=verdict, zero=now, counted=counts(it.scores))
@@ -342,7 +353,7 @@ def closed(state: LoopState, event: ev.IterationClosed) -> LoopState:
     kind = it.failed.kind if it.failed and unfinished else None
     return replace(
         state,
-        recent=(*state.recent, now)[-RECENT:],
+        recent=(*state.recent[1 - RECENT :], now),
         closed=state.closed + 1,
         errors=state.errors + 1 if event.outcome == "errored" else state.errors if unfinished else 0,
         failure=it.failed if unfinished else None,

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, overload
 from loopwright import calling
 from loopwright.calling import Late, Raised, Threads, is_async
 from loopwright.core.judge import Rule
-from loopwright.core.values import Cause, Score, finite
+from loopwright.core.values import LARGEST, Cause, Score, finite
 from loopwright.errors import BadEvidence, ConfigError, NotStartable
 from loopwright.gates.measure import as_score, told, unproven
 from loopwright.ports import Diff, Gate, Measure, Place, Seen
@@ -98,9 +98,13 @@ def gate(
     at or above `min` (default: the loop's threshold). `weight` is 2, or 1 when not `required`; `timeout` is seconds.
     Async functions are awaited, others run in a thread. ConfigError for options out of range.
     """
-    for option, value, high in (("weight", weight, None), ("min", min, 1.0), ("min_gain", min_gain, None)):
+    for option, value, high in (
+        ("weight", weight, LARGEST),
+        ("min", min, 1.0),
+        ("min_gain", min_gain, LARGEST),
+    ):
         _checked(option, value, high)
-    if timeout is not None and _checked("timeout", timeout, None) == 0:
+    if timeout is not None and _checked("timeout", timeout, LARGEST) == 0:
         raise ConfigError("gate: timeout is 0 seconds")
 
     def marked(function: Function) -> Function:
@@ -144,7 +148,7 @@ def as_gate(fn: Callable[..., Any]) -> Gate:
     return Gate(rule=Rule(name=_name(fn)), check=_check(fn), in_process=True, placed=False)
 
 
-def _checked(option: str, value: float | None, high: float | None) -> float | None:
+def _checked(option: str, value: float | None, high: float) -> float | None:
     try:
         return None if value is None else finite(f"gate: {option}", value, low=0, high=high)
     except ValueError as error:
