@@ -99,7 +99,7 @@ class Journal:
             event = self.redact.event(fact)
             self.state = apply(self.state, event, at)
             self._pending.append((self.state.updated_at or at, event))  # `at`, and never before the last fact
-            if isinstance(event, IterationClosed):
+            if type(event) is IterationClosed:
                 self._closed = self.state
 
     def flush(self) -> None:
