@@ -187,7 +187,7 @@ def test_no_foreign_text_mentions_links_or_looks_like_ours(card, shown):
                     title=EVIL,
                     decided=decided,
                     unreached=(EVIL,),
-                    shown=shown(**{**{f: getattr(seen, f) for f in seen.__slots__}, "about": about}),
+                    shown=shown(**{**vars(seen), "about": about}),
                 )
             )
             every = [*texts(blocks), ("mrkdwn", notice)]
