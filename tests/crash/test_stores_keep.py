@@ -150,7 +150,7 @@ def unsynced_wal(db):
 
 
 def overwrites(self, run, n, commit, kept=None):
-    key = self._id(run, make=True) * 4294967296 + n
+    key = self._numbers.of(run, make=True) * 4294967296 + n
     self._db.execute("INSERT OR REPLACE INTO commits VALUES (?, ?, ?)", (key, crc32(commit), commit))
 
 
