@@ -145,7 +145,7 @@ def _connect_to_look(path: Path) -> apsw.Connection:
 
 def _tune(db: apsw.Connection) -> None:
     # each pragma alone: a script stops at the first statement that returns a row
-    for name, value in (("journal_mode", "wal"), ("synchronous", "full"), ("wal_autocheckpoint", 1000)):
+    for name, value in (("journal_mode", "wal"), ("synchronous", "full"), ("wal_autocheckpoint", 500)):
         db.pragma(name, value)
 
 

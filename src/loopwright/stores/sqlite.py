@@ -61,6 +61,7 @@ class SqliteStore:
         self.path = path
         self._alive = alive
         self._db = open_database(path)
+        self._execute = self._db.cursor().execute  # of one cursor, for what is executed all the time
         self._file = path.stat().st_ino
         self._name = os.fspath(path)
         self._numbers = Numbers(path, self._db)
@@ -100,11 +101,11 @@ class SqliteStore:
             self._look(now)
         try:
             if kept.head is None:
-                self._db.execute(_PUT, (key, crc32(commit), commit))  # a transaction by itself
+                self._execute(_PUT, (key, crc32(commit), commit))  # a transaction by itself
             else:
                 number, n = divmod(key, NUMBERS)
                 row = (key, crc32(commit), commit, number, time.time_ns(), kept.active, n, kept.head)
-                self._db.execute(_BOTH, row)
+                self._execute(_BOTH, row)
         except apsw.ConstraintError:  # somebody was first
             self._take_back()
             return False
