@@ -69,6 +69,13 @@ def test_a_commit_without_a_head_leaves_the_one_before(store):
     assert list(store.heads(active=True)) == [("a", b"a")]
 
 
+def test_a_fold_is_kept_with_a_commit_that_comes_alone(store):
+    for n in (1, 2):
+        store.append_with("a", n, b"a", kept("a"))
+    store.append_with("a", 3, b"a3", kept("a", fold=b"fold"))
+    assert store.cached("a") == (3, b"fold")
+
+
 def written_by_two(folder):
     """Commits 1 and 2 of `a` and `b` by one store, 2 of them together; and another store."""
     mine, other = SqliteStore(folder / "runs.db"), SqliteStore(folder / "runs.db")
@@ -113,10 +120,10 @@ def test_who_was_first_is_told_whichever_way_it_came(tmp_path):
     refused = together(mine, 3)
     assert [type(why) for why in refused] == [Taken, type(None)]
     assert refused[0].standing == b"alone"
-    other._last["b"] = (2 << 32) + 2  # as if commit 2 had been its own, it does not look
+    other._last["b"] = (2 << 32) + 1  # as if commit 1 had been its own: it does not look first
     with pytest.raises(Taken) as taken:
-        other.append_with("b", 3, b"x", kept("b"))
-    assert taken.value.standing == b"b3"
+        other.append_with("b", 2, b"x", kept("b"))
+    assert taken.value.standing == b"b2"
     assert lines(mine, "b") == [b"b1", b"b2", b"b3"]
 
 
@@ -154,8 +161,9 @@ def test_a_refusal_leaves_what_was_known_of_the_others(tmp_path):
     other.append("a", 3, b"alone")
     assert [type(why) for why in together(mine, 3, "ba")] == [type(None), Taken]
     assert together(mine, 4, "b") == [None]
-    with pytest.raises(Corrupt, match="lost commit 4"):
-        mine.append("a", 5, b"x")
+    mine._db.execute("DELETE FROM commits WHERE id=(1 << 32) + 3")
+    with pytest.raises(Corrupt, match="lost commit 3"):  # it was none of ours: it is looked for
+        mine.append_with("a", 4, b"x", kept("a"))
     assert lines(mine, "b")[2:] == [b"b3", b"b4"]
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from loopwright.errors import Corrupt, StoreError, Taken
 from loopwright.ports import Kept
+from loopwright.stores import sqlite
 from loopwright.stores.files import FilesStore
 from loopwright.stores.memory import MemoryStore
 from loopwright.stores.opened import open_store, owner, owner_alive, store_path
@@ -453,6 +454,7 @@ def test_signals_that_cannot_be_read_are_a_store_error(tmp_path):
 
 def test_a_signal_of_this_process_is_heard_at_once_and_that_of_another_soon(tmp_path, monkeypatch):
     store, other = SqliteStore(tmp_path / "runs.db"), SqliteStore(tmp_path / "runs.db")
+    monkeypatch.setattr(sqlite, "FRESH_S", 60.0)
     store.append("r", 1, b"x")
     assert list(store.signals("r")) == []
     assert store.signals("r") == ()
@@ -463,9 +465,11 @@ def test_a_signal_of_this_process_is_heard_at_once_and_that_of_another_soon(tmp_
     assert store.signals("r") == ()
     other.signal("r", "stop/2", b"b")
     monkeypatch.setattr(SqliteStore, "told", store._heard)  # as of another process
-    time.sleep(0.002)
+    assert list(store.signals("r")) == []
+    monkeypatch.setattr(sqlite, "FRESH_S", 0.0)
     assert list(store.signals("r")) == [("stop/2", b"b")]
     store.settle("r", ["stop/2"])
+    monkeypatch.setattr(sqlite, "FRESH_S", 60.0)
     assert list(store.signals("r")) == []
     other.signal("r", "stop/3", b"c")
     monkeypatch.setattr(SqliteStore, "told", store._heard)

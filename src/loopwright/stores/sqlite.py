@@ -48,7 +48,7 @@ _OLD_ROWS: Final = "SELECT id, sum, body FROM commits WHERE id>?1 AND id<?2"
 _ROWS: Final = f"{_OLD_ROWS} UNION ALL SELECT id, sum, body FROM log WHERE id>?1 AND id<?2"  # noqa: S608 - a constant
 _SOME: Final = " ORDER BY id LIMIT 256"
 _HEAD: Final = "REPLACE INTO heads VALUES (?, ?, ?, ?, ?)"
-_BOTH: Final = f"BEGIN IMMEDIATE; {_PUT}; {_HEAD}; COMMIT"  # one call: half the time of four
+_BOTH: Final = f"BEGIN IMMEDIATE; {_PUT}; {_HEAD}; COMMIT"  # one call instead of four
 _FOLD: Final = "REPLACE INTO folds VALUES (?, ?, ?)"
 
 
