@@ -13,6 +13,7 @@ from whole import STORES, calls, dropped, every_crash, every_power_loss, loop_of
 
 from loopwright import run
 from loopwright.errors import StoreError, Taken
+from loopwright.ports import Kept
 from loopwright.stores import database, disk, lines
 from loopwright.stores.files import FilesStore
 from loopwright.stores.ledgers import Ledgers
@@ -97,7 +98,25 @@ def leased(folder, *, after_each=lambda _: None):
     return work
 
 
-def lost_power(ops, base, place):
+def grouped(folder, *, after_each=lambda _: None):
+    """Commits of two runs that wait for the disk together, among checkpoints and a lone commit now and then."""
+
+    def work(say):
+        store = SqliteStore(folder / "runs.db")
+        for n in range(1, 8):
+            if n % 3 == 0:
+                store._db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            after_each(store)
+            both = [(run, n, b"%d" % n * 3000, Kept(head=b"h", active=True)) for run in "rq"]
+            assert not any(store.append_all(both[: 1 if n == 5 else 2]))
+            if n == 5:
+                store.append_with(*both[1])
+            say(str(n))
+
+    return work
+
+
+def lost_power(ops, base, place, runs="r"):
     """What of the acknowledged is not there, whenever power is lost."""
     losses, tried = [], 0
     for number, found, said in states(ops, base, profile="posix", chances=1, seed="0"):
@@ -108,10 +127,12 @@ def lost_power(ops, base, place):
         folder.mkdir()
         written(found, folder)
         store = SqliteStore(folder / "s/runs.db")
-        there = list(store.read("r"))
+        wanted = [(n, b"%d" % n * 3000) for n in range(1, len(said) + 1)]
+        for name in runs:
+            there = list(store.read(name))
+            if there[: len(said)] != wanted:
+                losses.append((number, len(said), len(there)))
         store.close()
-        if there[: len(said)] != [(n, b"%d" % n * 3000) for n in range(1, len(said) + 1)]:
-            losses.append((number, len(said), len(there)))
     return tried, losses
 
 
@@ -125,6 +146,18 @@ def test_a_lease_that_does_not_wait_for_the_disk_takes_no_commit_with_it(broken,
     assert len(begun) > 3  # the log was begun anew, each time by a lease
     tried, losses = lost_power(ops, base, place)
     record_property("measured", f"commits among leases, power lost {tried} times: {len(losses)} losses")
+    assert bool(losses) == broken
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_commits_that_wait_together_survive_the_loss_of_power(broken, place, record_property):
+    base = place / "base"
+    base.mkdir()
+    normal = (lambda store: store._db.execute("PRAGMA synchronous=normal")) if broken else lambda _: None
+    ops = recorded(grouped(base / "s", after_each=normal), base, sqlite_calls)
+    tried, losses = lost_power(ops, base, place, "rq")
+    record_property("measured", f"commits that wait together, power lost {tried} times: {len(losses)} losses")
+    assert tried > 50
     assert bool(losses) == broken
 
 
@@ -150,7 +183,7 @@ def unsynced_wal(db):
 
 
 def overwrites(self, run, n, commit, kept=None):
-    key = self._id(run, make=True) * 4294967296 + n
+    key = self._numbers.of(run, make=True) * 4294967296 + n
     self._db.execute("INSERT OR REPLACE INTO commits VALUES (?, ?, ?)", (key, crc32(commit), commit))
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from datetime import UTC, datetime
 
+import apsw
 import pytest
 
 from loopwright import Loop
@@ -66,6 +67,118 @@ def test_a_commit_without_a_head_leaves_the_one_before(store):
     store.append_with("a", 1, b"a1", kept("a"))
     store.append_with("a", 2, b"a2", Kept(head=None, active=False))
     assert list(store.heads(active=True)) == [("a", b"a")]
+
+
+def test_a_fold_is_kept_with_a_commit_that_comes_alone(store):
+    for n in (1, 2):
+        store.append_with("a", n, b"a", kept("a"))
+    store.append_with("a", 3, b"a3", kept("a", fold=b"fold"))
+    assert store.cached("a") == (3, b"fold")
+
+
+def written_by_two(folder):
+    """Commits 1 and 2 of `a` and `b` by one store, 2 of them together; and another store."""
+    mine, other = SqliteStore(folder / "runs.db"), SqliteStore(folder / "runs.db")
+    for run in "ab":
+        mine.append(run, 1, f"{run}1".encode())
+    together(mine, 2)
+    return mine, other
+
+
+def together(store, n, runs="ab", **more):
+    return store.append_all([(run, n, f"{run}{n}".encode(), kept(run, **more)) for run in runs])
+
+
+def test_commits_that_came_alone_and_with_others_are_one_history(tmp_path):
+    mine, other = written_by_two(tmp_path)
+    mine.append_with("a", 3, b"a3", kept("a"))
+    assert together(mine, 4, "a") == [None]
+    other.append("b", 3, b"b3")
+    together(mine, 5)
+    mine.append_with("a", 6, b"a6", kept("a"))
+    for store in (mine, other, SqliteStore(tmp_path / "runs.db")):
+        assert list(store.read("a")) == [(n, b"a%d" % n) for n in range(1, 7)]
+        assert list(store.read("a", 3)) == [(n, b"a%d" % n) for n in range(4, 7)]
+        assert list(store.read("b")) == [(n, b"b%d" % n) for n in range(1, 4)]
+        assert store.one("b", 2) == b"b2"
+
+
+def test_a_long_history_of_both_kinds_is_read_in_order(tmp_path):
+    mine, _ = written_by_two(tmp_path)
+    for n in range(3, 700):
+        together(mine, n, "ab" if n % 3 else "a")
+    assert [n for n, _ in mine.read("a")] == list(range(1, 700))
+    assert [n for n, _ in mine.read("a", 256)] == list(range(257, 700))
+
+
+def test_who_was_first_is_told_whichever_way_it_came(tmp_path):
+    mine, other = written_by_two(tmp_path)
+    with pytest.raises(Taken) as taken:  # together, by others: one who looks finds it
+        other.append("a", 2, b"x")
+    assert taken.value.standing == b"a2"
+    other.append("a", 3, b"alone")
+    refused = together(mine, 3)
+    assert [type(why) for why in refused] == [Taken, type(None)]
+    assert refused[0].standing == b"alone"
+    other._last["b"] = (2 << 32) + 1  # as if commit 1 had been its own: it does not look first
+    with pytest.raises(Taken) as taken:
+        other.append_with("b", 2, b"x", kept("b"))
+    assert taken.value.standing == b"b2"
+    assert lines(mine, "b") == [b"b1", b"b2", b"b3"]
+
+
+def test_a_gap_among_commits_that_came_together_is_damage(tmp_path):
+    mine, other = written_by_two(tmp_path)
+    together(mine, 3)
+    mine._db.execute("DELETE FROM log WHERE id=(1 << 32) + 3")
+    with pytest.raises(Corrupt, match="has lost commit 3 of run a"):
+        other.append("a", 4, b"x")
+    with pytest.raises(Corrupt, match=r"lost commits: 3 were acknowledged"):
+        list(other.read("a"))
+    assert lines(other, "b") == [b"b1", b"b2", b"b3"]
+
+
+@pytest.mark.parametrize("lost", ["a3", "b3"])
+def test_an_index_that_lost_a_commit_hides_none(tmp_path, lost):
+    mine, other = written_by_two(tmp_path)
+    together(mine, 3)
+    ((page,),) = mine._db.execute("SELECT rootpage FROM sqlite_schema WHERE name='sqlite_autoindex_log_1'")
+    mine.close()
+    other.close()
+    path, start = tmp_path / "runs.db", (page - 1) * 4096
+    whole = path.read_bytes()
+    key = ((" ab".index(lost[0]) << 32) + 3).to_bytes(6, "big")
+    found = whole[start : start + 4096]
+    assert found.count(key) == 1
+    wrong = found.replace(key, key[:1] + b"\x07" + key[2:])
+    path.write_bytes(whole[:start] + wrong + whole[start + 4096 :])
+    with pytest.raises(Corrupt, match=r"lost commits: 3 were acknowledged"):
+        lines(SqliteStore(path), lost[0])
+
+
+def test_a_refusal_leaves_what_was_known_of_the_others(tmp_path):
+    mine, other = written_by_two(tmp_path)
+    other.append("a", 3, b"alone")
+    assert [type(why) for why in together(mine, 3, "ba")] == [type(None), Taken]
+    assert together(mine, 4, "b") == [None]
+    mine._db.execute("DELETE FROM commits WHERE id=(1 << 32) + 3")
+    with pytest.raises(Corrupt, match="lost commit 3"):  # it was none of ours: it is looked for
+        mine.append_with("a", 4, b"x", kept("a"))
+    assert lines(mine, "b")[2:] == [b"b3", b"b4"]
+
+
+def test_commits_that_come_together_are_written_side_by_side(tmp_path):
+    store, runs = SqliteStore(tmp_path / "runs.db"), [f"r{n}" for n in range(200)]
+    for run in runs:
+        store.append(run, 1, b"x" * 700)
+    before, _ = store._db.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE)
+    for n in range(2, 12):
+        done = store.append_all([(run, n, b"x" * 700, Kept(head=None, active=True)) for run in runs])
+        assert not any(done)
+    after, _ = store._db.status(apsw.SQLITE_DBSTATUS_CACHE_WRITE)
+    assert (
+        after - before < 2000 / 5 + 200 + 200
+    )  # five of them fill a page; besides, the first group and the index
 
 
 class Counting(SqliteStore):

@@ -241,14 +241,15 @@ def test_reading_makes_nothing(tmp_path):
 # SQLite
 
 
-def old(path):
-    """A file as version 3 wrote it."""
+def old(path, version):
+    """A file as version 3 or 4 wrote it."""
     store = SqliteStore(path)
     store.append_with("r", 1, b"one", Kept(head=b"h", active=True))
     store.close()
     db = apsw.Connection(str(path))
-    db.execute("DROP TABLE sheets")
-    db.execute("PRAGMA user_version=3")
+    for table in {3: ("log", "sheets"), 4: ("log",)}[version]:
+        db.execute(f"DROP TABLE {table}")
+    db.execute(f"PRAGMA user_version={version}")
     db.close()
 
 
@@ -257,39 +258,44 @@ def version(path):
     return found
 
 
-def test_an_old_database_opens_and_grows_with_its_first_ledger(tmp_path):
+@pytest.mark.parametrize("was", [3, 4])
+def test_an_old_database_opens_and_grows_with_the_first_write(tmp_path, was):
     path = tmp_path / "runs.db"
-    old(path)
+    old(path, was)
     store, other = SqliteStore(path), SqliteStore(path)
     assert (store.total("usd", DAY), store.holds()) == (0.0, [])
-    store.lift("nobody")
-    store.append("r", 2, b"two")
-    assert version(path) == 3
+    assert [n for n, _ in store.read("r")] == [1]
+    assert version(path) == was
     assert store.add("usd", DAY, "r/1/1", 1.0) == 1.0
-    assert version(path) == 4
+    assert version(path) == database.VERSION
+    store.append("q", 1, b"one")
+    store.append_all([(run, 2, b"two", Kept(head=b"h", active=True)) for run in "rq"])
+    assert [n for n, _ in other.read("r")] == [n for n, _ in other.read("q")] == [1, 2]
     assert other.add("usd", DAY, "r/1/2", 1.0) == 2.0
     other.append("r", 3, b"three")
     assert [n for n, _ in SqliteStore(path).read("r")] == [1, 2, 3]
     assert SqliteStore(path).total("usd", DAY) == 2.0
 
 
-def test_a_refused_first_entry_leaves_an_old_database_as_it_was(tmp_path):
+@pytest.mark.parametrize("was", [3, 4])
+def test_a_refused_first_entry_leaves_an_old_database_as_it_was(tmp_path, was):
     path = tmp_path / "runs.db"
-    old(path)
+    old(path, was)
     store = SqliteStore(path)
-    store._db.pragma("max_page_count", store._db.pragma("page_count"))
+    store._db.pragma("max_page_count", store._db.pragma("page_count") + 3)
     with pytest.raises(StoreError, match="full"):
         store.add("usd", DAY, "r" * 100_000, 1.0)
     store.close()
-    assert version(path) == 3
+    assert version(path) == was
     assert SqliteStore(path).total("usd", DAY) == 0.0
 
 
-def test_a_new_database_without_its_table_is_damaged(tmp_path):
+@pytest.mark.parametrize("table", ["sheets", "log"])
+def test_a_new_database_without_its_table_is_damaged(tmp_path, table):
     path = tmp_path / "runs.db"
     SqliteStore(path).close()
     assert version(path) == database.VERSION
-    apsw.Connection(str(path)).execute("DROP TABLE sheets")
+    apsw.Connection(str(path)).execute(f"DROP TABLE {table}")
     with pytest.raises(Corrupt, match="has lost tables"):
         SqliteStore(path)
 

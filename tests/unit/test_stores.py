@@ -11,10 +11,11 @@ import pytest
 
 from loopwright.errors import Corrupt, StoreError, Taken
 from loopwright.ports import Kept
+from loopwright.stores import sqlite
 from loopwright.stores.files import FilesStore
 from loopwright.stores.memory import MemoryStore
 from loopwright.stores.opened import open_store, owner, owner_alive, store_path
-from loopwright.stores.sqlite import SqliteStore
+from loopwright.stores.sqlite import LOOK_S, SqliteStore
 
 KINDS = {
     "memory": lambda folder: MemoryStore(),
@@ -449,6 +450,44 @@ def test_signals_that_cannot_be_read_are_a_store_error(tmp_path):
         file.write(b"garbage!" * 512)
     with pytest.raises(Corrupt, match=r"runs\.db is damaged"):
         store.signals("r")
+
+
+def test_a_signal_of_this_process_is_heard_at_once_and_that_of_another_soon(tmp_path, monkeypatch):
+    store, other = SqliteStore(tmp_path / "runs.db"), SqliteStore(tmp_path / "runs.db")
+    monkeypatch.setattr(sqlite, "FRESH_S", 60.0)
+    store.append("r", 1, b"x")
+    assert list(store.signals("r")) == []
+    assert store.signals("r") == ()
+    other.signal("r", "stop/1", b"a")
+    assert list(store.signals("r")) == [("stop/1", b"a")]
+    store.settle("r", ["stop/1"])
+    assert list(store.signals("r")) == []
+    assert store.signals("r") == ()
+    other.signal("r", "stop/2", b"b")
+    monkeypatch.setattr(SqliteStore, "told", store._heard)  # as of another process
+    assert list(store.signals("r")) == []
+    monkeypatch.setattr(sqlite, "FRESH_S", 0.0)
+    assert list(store.signals("r")) == [("stop/2", b"b")]
+    store.settle("r", ["stop/2"])
+    monkeypatch.setattr(sqlite, "FRESH_S", 60.0)
+    assert list(store.signals("r")) == []
+    other.signal("r", "stop/3", b"c")
+    monkeypatch.setattr(SqliteStore, "told", store._heard)
+    store.append("r", 2, b"y")  # saw it
+    assert list(store.signals("r")) == [("stop/3", b"c")]
+
+
+def test_a_file_that_is_removed_between_quick_commits_is_missed_soon(tmp_path):
+    path = tmp_path / "runs.db"
+    store = SqliteStore(path)
+    for n in (1, 2):
+        store.append_with("r", n, b"x", Kept(head=b"h", active=True))
+    path.unlink()
+    with pytest.raises(StoreError, match="was removed or replaced while it was in use"):
+        store.lease("r", owner(), 30)
+    time.sleep(LOOK_S)
+    with pytest.raises(StoreError, match="was removed or replaced while it was in use"):
+        store.append_with("r", 3, b"x", Kept(head=b"h", active=True))
 
 
 def test_a_database_of_something_else_is_refused(tmp_path):

@@ -17,13 +17,13 @@ from loopwright.errors import Corrupt, StoreError
 from loopwright.stores import disk
 
 APPLICATION: Final = 0x4C505752  # "LPWR"
-VERSION: Final = 4
+VERSION: Final = 5
 ANEW: Final = "move it and, where they are, its -wal and -shm files aside; then restore a copy, or start anew"
 UNREADABLE: Final = (apsw.Error, UnicodeDecodeError)  # a name that is no text any more
 BUSY_MS: Final = 5000
 SAFE: Final = (3, 51, 3)  # older ones can corrupt a WAL with two writers (sqlite.org/wal.html#walresetbug)
 
-# Commits are rows by number alone: `run << 32 | n`. They append to the end of one B-tree, so that a
+# Commits are rows by number alone: `run << 32 | n`. Those of a lone run append to the end of one B-tree, so that a
 # commit writes one page; a key of text would make every few commits rewrite three. `sum` is the CRC of the
 # body: by the hash links, rot in a commit is known only once another one follows. A head says of which commit
 # it is, `n`: so many there were.
@@ -36,18 +36,29 @@ CREATE TABLE folds (id INTEGER PRIMARY KEY, n INTEGER NOT NULL, body BLOB NOT NU
 CREATE TABLE signals (seq INTEGER PRIMARY KEY, run TEXT NOT NULL, key TEXT NOT NULL, body BLOB NOT NULL, settled INTEGER NOT NULL DEFAULT 0, UNIQUE (run, key));
 CREATE TABLE leases (run TEXT PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID;
 """
-# Since version 4: ledgers and holds. A file of version 3 gets it with the first of them, and is what it was till then.
-SHEETS: Final = """
+# Since version 4: ledgers and holds.
+SHEETS: Final = 4
+_SHEETS: Final = """
 CREATE TABLE sheets (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, sum INTEGER NOT NULL, body BLOB NOT NULL);
 """
-OLD: Final = 3
+# Since version 5: the commits of runs that wait for the disk together, in the order in which they came. In `commits`
+# those of a thousand runs would each go into a page of their own, and split it: six times as many pages are written.
+# A commit stands in one of the two; who writes one looks in the other.
+_LOG: Final = """
+CREATE TABLE log (seq INTEGER PRIMARY KEY, id INTEGER NOT NULL UNIQUE, sum INTEGER NOT NULL, body BLOB NOT NULL);
+"""
+_ADDED: Final = ((SHEETS, _SHEETS), (VERSION, _LOG))  # what an older file lacks
 
 
 def _tables(schema: str) -> set[bytes]:
     return {line.rstrip(";").encode() for line in schema.split("\n") if line}
 
 
-_TABLES: Final = {OLD: _tables(_SCHEMA), VERSION: _tables(_SCHEMA + SHEETS)}
+_TABLES: Final = {
+    SHEETS - 1: _tables(_SCHEMA),
+    SHEETS: _tables(_SCHEMA + _SHEETS),
+    VERSION: _tables(_SCHEMA + _SHEETS + _LOG),
+}
 
 
 def open_database(path: Path) -> apsw.Connection:
@@ -99,7 +110,7 @@ def _create(path: Path) -> None:
         _tune(db)
         db.pragma("application_id", APPLICATION)
         db.pragma("user_version", VERSION)
-        db.execute(_SCHEMA + SHEETS)
+        db.execute(_SCHEMA + _SHEETS + _LOG)
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         db.close()
         with suppress(FileExistsError):  # another process was first: its file is as good
@@ -134,13 +145,13 @@ def _connect_to_look(path: Path) -> apsw.Connection:
 
 def _tune(db: apsw.Connection) -> None:
     # each pragma alone: a script stops at the first statement that returns a row
-    for name, value in (("journal_mode", "wal"), ("synchronous", "full"), ("wal_autocheckpoint", 1000)):
+    for name, value in (("journal_mode", "wal"), ("synchronous", "full"), ("wal_autocheckpoint", 500)):
         db.pragma(name, value)
 
 
 def _check(path: Path, db: apsw.Connection) -> None:
     ((app,),) = db.execute("PRAGMA application_id")
-    ((version,),) = db.execute("PRAGMA user_version")
+    version = version_of(db)
     schema = db.execute("SELECT CAST(sql AS BLOB) FROM sqlite_schema WHERE type='table'")
     tables = {sql for (sql,) in schema}
     if app != APPLICATION:
@@ -153,18 +164,39 @@ def _check(path: Path, db: apsw.Connection) -> None:
         raise Corrupt(f"{path} has lost tables, or their columns: {ANEW}")
 
 
+def version_of(db: apsw.Connection) -> int:
+    """The store version that the file has now."""
+    ((version,),) = db.execute("PRAGMA user_version")
+    return int(str(version))
+
+
+def grow(db: apsw.Connection) -> None:
+    """Gives an older file the tables it lacks, in the transaction that first writes to it."""
+    found = version_of(db)
+    for since, table in _ADDED:
+        if found < since:
+            db.execute(table.replace("TABLE", "TABLE IF NOT EXISTS"))  # SQLite keeps it without these words
+            db.execute(f"PRAGMA user_version={VERSION}")
+
+
 def problem(path: Path, error: Exception) -> StoreError:
     """What SQLite said, as an error of ours: damage, or a file that cannot be used."""
     if isinstance(error, apsw.NotADBError | apsw.CorruptError | UnicodeDecodeError):
-        return Corrupt(f"{path} is damaged ({error}): {ANEW}")
+        return damaged(path, str(error))
     return StoreError(f"{path} cannot be used: {error}")
+
+
+def damaged(path: Path, what: str) -> Corrupt:
+    """The error for damage in what a file holds."""
+    return Corrupt(f"{path} is damaged ({what}): {ANEW}")
 
 
 def check_there(name: str, number: int) -> None:
     """`StoreError` where the file of this name is not the one (by its inode) that was opened: SQLite would go on with it."""
-    there = False
-    with suppress(OSError):
-        there = os.stat(name).st_ino == number  # noqa: PTH116 - a tenth of the time, at every commit
+    try:
+        there = os.stat(name).st_ino == number  # noqa: PTH116 - a tenth of the time
+    except OSError:
+        there = False
     if not there:
         raise StoreError(
             f"{name} was removed or replaced while it was in use: nothing more is kept; put it back, or start this program anew"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from loopwright.errors import Corrupt
-from loopwright.stores.database import ANEW, OLD, SHEETS, UNREADABLE, VERSION, problem
+from loopwright.stores.database import SHEETS, UNREADABLE, damaged, problem, version_of
 from loopwright.stores.ledgers import Change
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class RowSheets:
 
     def spoilt(self, name: str) -> Corrupt:
         """The error for a damaged row: it is in the one file."""
-        return Corrupt(f"{self.path} is damaged ({name} is not as it was written): {ANEW}")
+        return damaged(self.path, f"{name} is not as it was written")
 
     def look(self, name: str) -> bytes | None:
         """What the sheet holds; `Corrupt` where the row is not as it was written."""
@@ -53,25 +53,14 @@ class RowSheets:
             made = change(self._body(name))
             stays.append(made is None)
             if made is not None:
-                self._step()
                 self.db.execute(_SHEET, (name, _sum(name, made), made))
 
         self.write(put)
         if stays[0]:
             self.found()
 
-    def _version(self) -> int:
-        ((version,),) = self.db.execute("PRAGMA user_version")
-        return int(str(version))
-
-    def _step(self) -> None:
-        """The table is there, in the transaction that needs it first."""
-        if self._version() == OLD:
-            self.db.execute(SHEETS)
-            self.db.execute(f"PRAGMA user_version={VERSION}")
-
     def _body(self, name: str) -> bytes | None:
-        if self._version() == OLD:
+        if version_of(self.db) < SHEETS:
             return None
         rows = list(self.db.execute("SELECT sum, body FROM sheets WHERE name=?", (name,)))
         if not rows:  # by the index; nothing is believed to be nothing by it alone

@@ -10,16 +10,27 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from zlib import crc32
 
 import apsw
 
 from loopwright.errors import Corrupt, Taken
 from loopwright.stores import disk
-from loopwright.stores.database import ANEW, NUMBERS, UNREADABLE, check_there, open_database, problem
+from loopwright.stores.database import (
+    NUMBERS,
+    UNREADABLE,
+    VERSION,
+    check_there,
+    damaged,
+    grow,
+    open_database,
+    problem,
+    version_of,
+)
+from loopwright.stores.leases import SqliteLease, leased
+from loopwright.stores.numbers import KNOWN, Numbers
 
 if TYPE_CHECKING:  # what only types need is not loaded: verbs that read start the sooner
     from datetime import datetime
@@ -28,50 +39,40 @@ if TYPE_CHECKING:  # what only types need is not loaded: verbs that read start t
     from loopwright.stores.ledgers import Ledgers
 
 
-KNOWN: Final = 10_000  # runs whose numbers are remembered
-_PUT: Final = "INSERT INTO commits VALUES (?, ?, ?)"
-_ADD: Final = "INSERT INTO commits SELECT ?1, ?2, ?3 WHERE EXISTS (SELECT 1 FROM commits WHERE id = ?1 - 1)"
-# The number of a run by its index, and by the table; one statement, as others may begin it meanwhile.
-_FIND: Final = (
-    "SELECT number, CASE WHEN number IS NULL THEN (SELECT id FROM runs NOT INDEXED WHERE run=?1)"
-    " ELSE (SELECT id FROM runs WHERE id=number AND +run=?1) END"
-    " FROM (SELECT (SELECT id FROM runs WHERE run=?1) AS number)"
-)
-_HEAD: Final = "INSERT OR REPLACE INTO heads VALUES (?, ?, ?, ?, ?)"
-_FOLD: Final = "INSERT OR REPLACE INTO folds VALUES (?, ?, ?)"
-
-
-@dataclass(frozen=True, slots=True)
-class SqliteLease:
-    """A row that says who drives a run, until when."""
-
-    store: SqliteStore
-    run: str
-    owner: str
-    ttl: float
-
-    def renew(self) -> bool:
-        """Whether it is still ours."""
-        return self.store.renew(self.run, self.owner, self.ttl)
-
-    def release(self) -> None:
-        """Gives it back."""
-        self.store.release(self.run, self.owner)
+LOOK_S: Final = 0.02  # between looks, in a row of quick commits, whether the file is still there
+FRESH_S: Final = 0.001  # as old may be what is known of other processes' signals
+# A commit that stands in the other table leaves no sum, which a row must have: it is refused as one in the same table is.
+_PUT: Final = "INSERT INTO commits VALUES (?1, (SELECT ?2 WHERE ?1 NOT IN (SELECT id FROM log)), ?3)"
+_LOG: Final = "INSERT INTO log VALUES (NULL, ?1, (SELECT ?2 WHERE ?1 NOT IN (SELECT id FROM commits)), ?3)"
+_OLD_ROWS: Final = "SELECT id, sum, body FROM commits WHERE id>?1 AND id<?2"
+_ROWS: Final = f"{_OLD_ROWS} UNION ALL SELECT id, sum, body FROM log WHERE id>?1 AND id<?2"  # noqa: S608 - a constant
+_SOME: Final = " ORDER BY id LIMIT 256"
+_HEAD: Final = "REPLACE INTO heads VALUES (?, ?, ?, ?, ?)"
+_BOTH: Final = f"BEGIN IMMEDIATE; {_PUT}; {_HEAD}; COMMIT"  # one call instead of four
+_FOLD: Final = "REPLACE INTO folds VALUES (?, ?, ?)"
 
 
 class SqliteStore:
     """A store in the SQLite file at `path`, made on first use. `alive` tells whether an owner still lives."""
 
+    told: ClassVar = object()  # another one with every signal of this process: it hears itself at once
+
     def __init__(self, path: Path, *, alive: Callable[[str], bool | None] = lambda _: None) -> None:
         self.path = path
         self._alive = alive
         self._db = open_database(path)
+        self._execute = self._db.cursor().execute  # of one cursor, for what is executed all the time
         self._file = path.stat().st_ino
         self._name = os.fspath(path)
-        self._ids: dict[str, int] = {}
+        self._numbers = Numbers(path, self._db)
+        self._old = version_of(self._db) < VERSION  # without its newer tables
         self._durable = False  # whether its name and its folder's are: who made them may have been killed
-        self._last: dict[int, int] = {}  # the last commit that was written here, of each run
-        self._quiet: tuple[int, set[str]] = (-1, set())  # data_version, runs known to have no signals
+        self._look_at = 0.0  # when to look again whether the file is there
+        self._last: dict[str, int] = {}  # the key of the last commit that was written here, of each run
+        self._version = -1  # of the file, as SQLite saw it when `_seen`
+        self._seen = 0.0
+        self._heard: object = None
+        self._quiet: set[str] = set()  # runs that had no signals then
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -84,88 +85,143 @@ class SqliteStore:
 
     def append_with(self, run: str, n: int, commit: bytes, kept: Kept) -> None:
         """Like `append`, with head and fold in the same transaction."""
-        alone = n > 1 and kept.head is None and kept.fold is None
-        self._write(lambda: self._insert(run, n, commit, kept), one=alone)
+        last = self._last.get(run)
+        if (
+            last is None
+            or last % NUMBERS != n - 1
+            or kept.fold is not None
+            or not self._put(run, last + 1, commit, kept)
+        ):
+            self._write(lambda: self._insert(run, n, commit, kept))
+
+    def _put(self, run: str, key: int, commit: bytes, kept: Kept) -> bool:
+        """Whether a commit went in after one of ours: as little as can be done, since a loop waits for it twice an iteration."""
+        now = time.monotonic()
+        if now >= self._look_at:
+            self._look(now)
+        try:
+            if kept.head is None:
+                self._execute(_PUT, (key, crc32(commit), commit))  # a transaction by itself
+            else:
+                number, n = divmod(key, NUMBERS)
+                row = (key, crc32(commit), commit, number, time.time_ns(), kept.active, n, kept.head)
+                self._execute(_BOTH, row)
+        except apsw.ConstraintError:  # somebody was first
+            self._take_back()
+            return False
+        except BaseException as error:
+            self._take_back()
+            if isinstance(error, UNREADABLE):
+                raise problem(self.path, error) from None
+            raise
+        self._last[run] = key
+        self._wrote()
+        return True
 
     def append_all(self, commits: Sequence[tuple[str, int, bytes, Kept]]) -> list[Refused | None]:
         """Like `append_with` for each, in one transaction; a refusal takes no other with it."""
         refused: list[Refused | None] = [None] * len(commits)
 
         def put() -> None:
-            with suppress(Corrupt):  # of one of them
-                if self._inserted(commits):
-                    return
-            for i, (run, n, commit, kept) in enumerate(commits):  # somebody is refused: who?
-                try:
-                    self._insert(run, n, commit, kept)
-                except (Taken, Corrupt) as why:
-                    refused[i] = why
+            follow = []  # those after one of ours: they go in at once
+            for i, (run, n, _, _) in enumerate(commits):
+                last = self._last.get(run)
+                if last is None or last % NUMBERS != n - 1:
+                    refused[i] = self._refused(commits[i])
+                else:
+                    self._last[run] = last + 1
+                    follow.append(i)
+            if not self._logged([commits[i] for i in follow]):
+                for i in follow:  # somebody is refused: who?
+                    refused[i] = self._refused(commits[i])
 
-        self._write(put)
+        if len(commits) == 1:
+            try:
+                self.append_with(*commits[0])
+            except (Taken, Corrupt) as why:
+                refused[0] = why
+        else:
+            self._write(put)
         return refused
 
-    def _inserted(self, commits: Sequence[tuple[str, int, bytes, Kept]]) -> bool:
-        """Whether all of these went in at once, a third of the time of one by one; else none did."""
-        db, bodies, heads, folds, sql = self._db, [], [], [], _PUT
+    def _refused(self, commit: tuple[str, int, bytes, Kept]) -> Refused | None:
+        try:
+            self._insert(*commit)
+        except (Taken, Corrupt) as why:
+            return why
+        return None
+
+    def _logged(self, commits: Sequence[tuple[str, int, bytes, Kept]]) -> bool:
+        """Whether all of these, each after one of ours, went in at once; else none did."""
+        db, bodies, heads, folds = self._db, [], [], []
         for run, n, commit, kept in commits:
-            number = self._id(run, make=n == 1)
-            if number is None or n == 1 or len(commits) == 1:
-                return False
-            if self._last.get(number) != n - 1:  # else the one before was written by us
-                sql = _ADD
+            number = self._last[run] // NUMBERS
             bodies.append((number * NUMBERS + n, crc32(commit), commit))
             if kept.head is not None:
                 heads.append((number, time.time_ns(), kept.active, n, kept.head))
             if kept.fold is not None:
                 folds.append((number, n, kept.fold))
         db.execute("SAVEPOINT several")
-        before = db.total_changes()
         try:
-            db.executemany(sql, bodies)
-            whole = db.total_changes() - before == len(bodies)
+            db.executemany(_LOG, bodies)
         except apsw.ConstraintError:
-            whole = False
-        if whole:
-            db.executemany(_HEAD, heads)
-            db.executemany(_FOLD, folds)
-            self._last.update((key // NUMBERS, key % NUMBERS) for key, _, _ in bodies)
-        else:
-            db.execute("ROLLBACK TO several")
+            db.execute("ROLLBACK TO several; RELEASE several")
+            return False
         db.execute("RELEASE several")
-        return whole
+        db.executemany(_HEAD, heads)
+        db.executemany(_FOLD, folds)
+        return True
 
-    def _write(self, put: Callable[[], object], *, durable: bool = True, one: bool = False) -> None:
-        """One transaction; where `one` statement is all that writes, it is one by itself.
-
-        A lease need not outlive the power: without `durable` the disk is not waited for.
-        """
-        db = self._db
+    def _look(self, now: float) -> None:
+        """The file is the one that was opened, and its name is durable."""
         check_there(self._name, self._file)
+        self._look_at = now + LOOK_S
         if not self._durable:
             for folder in (self.path.parent, self.path.parent.parent):
                 disk.sync_dir(folder)
             self._sync_found()
             self._durable = True
+
+    def _write(self, put: Callable[[], object], *, durable: bool = True) -> None:
+        """One transaction.
+
+        A lease need not outlive the power: without `durable` the disk is not waited for.
+        """
+        db = self._db
+        self._look(time.monotonic())
         try:
             try:
                 if not durable:
                     db.execute("PRAGMA synchronous=normal")
-                if not one:
-                    db.execute("BEGIN IMMEDIATE")
+                db.execute("BEGIN IMMEDIATE")
+                if self._old:
+                    grow(db)
                 put()
-                if not one:
-                    db.execute("COMMIT")
+                db.execute("COMMIT")
             except BaseException:
-                self._last.clear()
-                self._ids.clear()  # some may have been made in what is taken back now
-                if db.in_transaction:  # a full disk has rolled back already
-                    db.execute("ROLLBACK")
+                self._take_back()
                 raise
             finally:
                 if not durable:
                     db.execute("PRAGMA synchronous=full")
         except UNREADABLE as error:
             raise problem(self.path, error) from None
+        self._old = False
+        self._wrote()
+
+    def _take_back(self) -> None:
+        """Ends a transaction that failed, and forgets what was known by it."""
+        self._last.clear()
+        self._numbers.forget()  # some may have been made in it
+        if self._db.in_transaction:  # a full disk has rolled back already
+            self._db.execute("ROLLBACK")
+
+    def _wrote(self) -> None:
+        """What others wrote before a commit of ours is known: nobody writes until it is over."""
+        version = self._db.data_version()  # one more for each commit of ours, one for all that others wrote
+        if version != self._version + 1:
+            self._quiet.clear()
+        self._version, self._seen, self._heard = version, time.monotonic(), SqliteStore.told
 
     def _sync_found(self) -> None:
         """What is found on record is durable: who wrote it may have been killed before it was."""
@@ -176,51 +232,23 @@ class SqliteStore:
             finally:
                 os.close(fd)
 
-    def _id(self, run: str, *, make: bool = False) -> int | None:
-        """The number of a run in this file, made with its first commit; `None` when it has none."""
-        known = self._ids.get(run)
-        if known is None:
-            known = self._found(run)
-            if known is None and not make:
-                return None
-            if known is None:
-                self._db.execute("INSERT INTO runs (run) VALUES (?)", (run,))
-                known = self._db.last_insert_rowid()
-            if known >= NUMBERS >> 1:
-                raise self._damaged(f"run {run} has the number {known}")
-            if len(self._ids) >= KNOWN:
-                self._ids.clear()
-                self._last.clear()
-            self._ids[run] = known
-        return known
-
-    def _found(self, run: str) -> int | None:
-        """The number of a run, if table and index agree: believing one alone could begin a second history."""
-        ((indexed, number),) = self._db.execute(_FIND, (run,))
-        if indexed != number:
-            raise self._damaged(f"index and table of runs do not agree about {run}")
-        return None if number is None else int(number)
-
-    def _damaged(self, what: str) -> Corrupt:
-        return Corrupt(f"{self.path} is damaged ({what}): {ANEW}")
-
     def _insert(self, run: str, n: int, commit: bytes, kept: Kept | None = None) -> None:
-        db, number = self._db, self._id(run, make=n == 1)
+        """Puts in a commit, with a look at what stands there and before it."""
+        db, number = self._db, self._numbers.of(run, make=n == 1)
         if number is None:
             raise Corrupt(f"{self.path} has lost the commits of run {run} before {n}")
         key = number * NUMBERS + n
-        try:
-            if n == 1 or self._last.get(number) == n - 1:  # the one before was written by us
-                db.execute(_PUT, (key, crc32(commit), commit))
-            else:
-                db.execute(_ADD, (key, crc32(commit), commit))
-                if not db.changes():
-                    raise Corrupt(f"{self.path} has lost commit {n - 1} of run {run}")
-            self._last[number] = n
-        except apsw.ConstraintError:
+        self._last.pop(run, None)
+        if len(self._last) >= KNOWN:
+            self._last.clear()
+        there = {at: row for at, *row in db.execute(_ROWS, (key - 2, key + 1))}
+        if n > 1 and key - 1 not in there:
+            raise Corrupt(f"{self.path} has lost commit {n - 1} of run {run}")
+        if key in there:
             self._sync_found()
-            ((there, body),) = db.execute("SELECT sum, body FROM commits WHERE id=?", (key,))
-            raise Taken(n, self._whole(run, n, there, body)) from None
+            raise Taken(n, self._whole(run, n, *there[key]))
+        db.execute(_PUT, (key, crc32(commit), commit))
+        self._last[run] = key
         if kept is not None and kept.head is not None:
             db.execute(_HEAD, (number, time.time_ns(), kept.active, n, kept.head))
         if kept is not None and kept.fold is not None:
@@ -235,7 +263,7 @@ class SqliteStore:
     def read(self, run: str, after: int = 0) -> Iterator[tuple[int, bytes]]:
         """The commits above `after`, in order, a bounded number in memory at a time."""
         try:
-            number = self._id(run)
+            number = self._numbers.of(run)
         except UNREADABLE as error:
             raise problem(self.path, error) from None
         if number is None:
@@ -244,27 +272,32 @@ class SqliteStore:
         # Before the commits, which then reach at least as far; the first one is never without its run.
         found = self._rows("SELECT CAST(n AS INTEGER) FROM heads WHERE id=?", number)
         known = (found[0][0] if found else None) or 1
-        while rows := self._rows(
-            "SELECT id, sum, body FROM commits WHERE id>? AND id<? ORDER BY id LIMIT 256",
-            base + after,
-            base + NUMBERS,
-        ):
+        while rows := self._some(base + after, base + NUMBERS):
             for key, there, body in rows:
                 yield key - base, self._whole(run, key - base, there, body)
             after = rows[-1][0] - base
         if after < known:
-            raise self._damaged(f"run {run} has lost commits: {known} were acknowledged")
+            raise damaged(self.path, f"run {run} has lost commits: {known} were acknowledged")
+
+    def _some(self, after: int, before: int) -> list[Any]:
+        """The first rows of commits with keys in between."""
+        if self._old:
+            rows = self._rows(_OLD_ROWS + _SOME, after, before)
+            if version_of(self._db) < VERSION:  # still, after it was read
+                return rows
+            self._old = False
+        return self._rows(_ROWS + _SOME, after, before)
 
     def one(self, run: str, n: int) -> bytes | None:
         """Commit `n` as it stands now, whatever was known of the run before; `None` when it is gone."""
-        self._ids.pop(run, None)
+        self._numbers.forget(run)
         return next((body for number, body in self.read(run, n - 1) if number == n), None)
 
     def _whole(self, run: str, n: int, there: object, body: object) -> bytes:
         """The bytes of a commit, if they are as they were written."""
         # SQLite keeps what it is given, whatever the column says.
         if not isinstance(body, bytes) or there != crc32(body):
-            raise self._damaged(f"commit {n} of run {run} is not as it was written")
+            raise damaged(self.path, f"commit {n} of run {run} is not as it was written")
         return body
 
     def place(self, run: str, n: int) -> str:  # noqa: ARG002 - every row is in the one file
@@ -296,22 +329,28 @@ class SqliteStore:
             free.append(self._db.changes() == 1)
 
         self._write(put)
-        self._quiet = (-1, set())
+        self._quiet.clear()
+        SqliteStore.told = object()
         if not free[0]:
             self._sync_found()
         return free[0]
 
     def signals(self, run: str) -> Iterable[tuple[str, bytes]]:
         """The signals not yet settled, oldest first; nearly free while nobody else writes."""
-        # The statement looks at the file; the C call of that name does not.
-        ((version,),) = self._rows("PRAGMA data_version")
-        if version == self._quiet[0] and run in self._quiet[1]:
+        now, told = time.monotonic(), SqliteStore.told
+        if now - self._seen > FRESH_S or told is not self._heard:
+            self._rows("PRAGMA data_version")  # looks at the file, which the C call of that name does not
+            version = self._db.data_version()
+            if version != self._version:
+                self._quiet.clear()
+            self._version, self._seen, self._heard = version, now, told
+        if run in self._quiet:
             return ()
         rows = self._rows("SELECT key, body FROM signals WHERE run=? AND settled=0 ORDER BY seq", run)
         if not rows:
-            if version != self._quiet[0]:
-                self._quiet = (version, set())
-            self._quiet[1].add(run)
+            if len(self._quiet) >= KNOWN:
+                self._quiet.clear()
+            self._quiet.add(run)
         return rows
 
     def settle(self, run: str, keys: Iterable[str]) -> None:
@@ -324,46 +363,7 @@ class SqliteStore:
 
     def lease(self, run: str, owner: str, ttl: float) -> SqliteLease | None:
         """A lease on the run, or `None` while another living owner has one."""
-        got: list[bool] = []
-
-        def put() -> None:
-            rows = list(self._db.execute("SELECT owner, until FROM leases WHERE run=?", (run,)))
-            held = rows[0] if rows else None
-            if held and self._holds(str(held[0]), float(str(held[1]))):
-                got.append(False)
-                return
-            self._db.execute(
-                "INSERT OR REPLACE INTO leases VALUES (?, ?, ?)", (run, owner, time.time() + ttl)
-            )
-            got.append(True)
-
-        self._write(put, durable=False)
-        return SqliteLease(self, run, owner, ttl) if got[0] else None
-
-    def _holds(self, owner: str, until: float) -> bool:
-        """An owner known to live or to be dead decides; the clock only where that cannot be known."""
-        alive = self._alive(owner)
-        return until > time.time() if alive is None else alive
-
-    def renew(self, run: str, owner: str, ttl: float) -> bool:
-        """Whether the lease is still `owner`'s; it then holds for `ttl` seconds more."""
-        kept: list[bool] = []
-
-        def put() -> None:
-            self._db.execute(
-                "UPDATE leases SET until=? WHERE run=? AND owner=?", (time.time() + ttl, run, owner)
-            )
-            kept.append(self._db.changes() == 1)
-
-        self._write(put, durable=False)
-        return kept[0]
-
-    def release(self, run: str, owner: str) -> None:
-        """Gives the lease back."""
-        self._write(
-            lambda: self._db.execute("DELETE FROM leases WHERE run=? AND owner=?", (run, owner)),
-            durable=False,
-        )
+        return leased(SqliteLease(self._db, self._write, run, owner, ttl), self._alive)
 
     def _ledgers(self) -> Ledgers:
         from loopwright.stores.ledgers import Ledgers  # verbs that read have no use for it
