@@ -32,6 +32,7 @@ from loopwright.core.policy import (
 from loopwright.errors import Locked
 from loopwright.ports import Store
 from loopwright.running import Cut, Run
+from loopwright.stand_in import dismiss
 
 _AFTER: Final = (ev.NoteAdded, ev.LimitsChanged, ev.Noticed)  # signals that count when the run has ended
 POLL_S: Final = 0.2  # how soon a signal is noticed while an agent works
@@ -207,6 +208,7 @@ class _Watch:
     def over(self) -> None:
         """Looks no more."""
         self._beat.leave(self)
+        dismiss(self._loop)
 
     @property
     def breathless(self) -> bool:
