@@ -56,6 +56,8 @@ class StandIn:
         finally:
             _leave(loop, self._task)
             _enter(loop, caller)
+        if asyncio.isfuture(waits):  # one that nobody waits for yet: others may, before the task does
+            waits._asyncio_future_blocking = False  # noqa: SLF001 - set by the one who awaits, read by his task
         if self.free:
             self._handed.set_result((work, waits, context, None))
             return None, self._task
@@ -81,7 +83,7 @@ class StandIn:
         if error is not None:
             return await _rest(work, context, error)
         if asyncio.isfuture(waits):
-            waits._asyncio_future_blocking = True  # noqa: SLF001 - others may have awaited it meanwhile
+            waits._asyncio_future_blocking = True  # noqa: SLF001 - now somebody does
         return await _rest(work, context, None, waits)
 
 
@@ -118,4 +120,4 @@ def dismiss(loop: asyncio.AbstractEventLoop) -> None:
     """None is kept for this event loop: it may end."""
     found = _STAND_INS.pop(loop, None)
     if found is not None:
-        pass
+        found.dismiss()
