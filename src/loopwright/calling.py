@@ -113,7 +113,6 @@ class Threads:
         if self._at_once and (quick := stand_in(loop)) is not None:
             value, task = quick.begin(work)
             if task is None:
-                self._at_once = time.monotonic() - began < AT_ONCE_S
                 return value
         task = task or loop.create_task(work)
         try:

@@ -75,10 +75,10 @@ async def _driven(run: Run, watch: _Watch, before: tuple[type[Command], ...]) ->
             listen(run)
             if journal.state.evidence is not None or journal.state.tampered is not None:
                 await standing.follow(run)
+            if run.leaving.is_set():
+                await journal.save()
+                return Waiting(until=None, what="this host is shutting down")
             now = run.clock.now()
-        if run.leaving.is_set():
-            await journal.save()
-            return Waiting(until=None, what="this host is shutting down")
         command = decide(policy, journal.state, now)
         if isinstance(command, before):
             await journal.save()
