@@ -7,6 +7,7 @@ reads only while it starts (PYTHON…, the locale) cannot differ between calls: 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
 import json
 import os
@@ -59,9 +60,10 @@ class Begun:
         return self.returncode
 
     def send_signal(self, number: int) -> None:
-        """Sends it a signal if it runs."""
+        """Sends it a signal if it runs; it may have ended, and not have been heard of yet."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         """Kills it if it runs."""
