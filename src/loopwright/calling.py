@@ -19,13 +19,14 @@ from types import CoroutineType
 from typing import Any, Final, TypeAlias, TypeVar
 
 from loopwright.beat import beat_of, end
-from loopwright.stand_in import stand_in
 
 T = TypeVar("T")
 IDLE_S: Final = 5.0  # how long a thread without work stays
 AT_ONCE_S: Final = 0.0005  # a function that was over so soon the last time is waited for on the spot
 _Inbox: TypeAlias = "queue.SimpleQueue[_Call]"
 _AWAITED: Final = (CoroutineType, Awaitable)  # most are found by the first, without asking an abstract class
+# From Python 3.12 on a task may begin at once, which saves those that never wait a turn of the loop.
+_AT_ONCE: Final = getattr(asyncio, "eager_task_factory", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +110,14 @@ class Threads:
             return value
         loop = asyncio.get_running_loop()
         waiting: list[asyncio.Future[None]] = []  # of who waits for its end, once anybody must
-        work, task = _caught(value, waiting), None
-        if self._at_once and (quick := stand_in(loop)) is not None:
-            value, task = quick.begin(work)
-            if task is None:
-                return value
-        task = task or loop.create_task(work)
+        work = _caught(value, waiting)
+        task: asyncio.Task[Any] = loop.create_task(work) if _AT_ONCE is None else _AT_ONCE(loop, work)
         try:
-            await _over(loop, waiting, timeout_s - (time.monotonic() - began))
+            if self._at_once and not task.done():
+                # It begins in this turn of the loop; to be told of its end takes another.
+                await asyncio.sleep(0)
+            if not task.done():
+                await _over(loop, waiting, timeout_s - (time.monotonic() - began))
         except asyncio.CancelledError:
             await _cancel(task, grace_s)
             raise

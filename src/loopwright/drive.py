@@ -32,7 +32,6 @@ from loopwright.core.policy import (
 from loopwright.errors import Locked
 from loopwright.ports import Store
 from loopwright.running import Cut, Run
-from loopwright.stand_in import dismiss
 
 _AFTER: Final = (ev.NoteAdded, ev.LimitsChanged, ev.Noticed)  # signals that count when the run has ended
 POLL_S: Final = 0.2  # how soon a signal is noticed while an agent works
@@ -208,7 +207,6 @@ class _Watch:
     def over(self) -> None:
         """Looks no more."""
         self._beat.leave(self)
-        dismiss(self._loop)
 
     @property
     def breathless(self) -> bool:
