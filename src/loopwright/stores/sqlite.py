@@ -120,43 +120,31 @@ class SqliteStore:
 
     def append_all(self, commits: Sequence[tuple[str, int, bytes, Kept]]) -> list[Refused | None]:
         """Like `append_with` for each, in one transaction; a refusal takes no other with it."""
+        if len(commits) == 1:
+            return [_refusal(self.append_with, commits[0])]
         refused: list[Refused | None] = [None] * len(commits)
 
         def put() -> None:
-            follow = []  # those after one of ours: they go in at once
+            follow = {}  # the keys of those after one of ours: they go in at once
             for i, (run, n, _, _) in enumerate(commits):
                 last = self._last.get(run)
                 if last is None or last % NUMBERS != n - 1:
-                    refused[i] = self._refused(commits[i])
+                    refused[i] = _refusal(self._insert, commits[i])
                 else:
-                    self._last[run] = last + 1
-                    follow.append(i)
-            if not self._logged([commits[i] for i in follow]):
+                    follow[i] = self._last[run] = last + 1
+            if not self._logged([(key, *commits[i][2:]) for i, key in follow.items()]):
                 for i in follow:  # somebody is refused: who?
-                    refused[i] = self._refused(commits[i])
+                    refused[i] = _refusal(self._insert, commits[i])
 
-        if len(commits) == 1:
-            try:
-                self.append_with(*commits[0])
-            except (Taken, Corrupt) as why:
-                refused[0] = why
-        else:
-            self._write(put)
+        self._write(put)
         return refused
 
-    def _refused(self, commit: tuple[str, int, bytes, Kept]) -> Refused | None:
-        try:
-            self._insert(*commit)
-        except (Taken, Corrupt) as why:
-            return why
-        return None
-
-    def _logged(self, commits: Sequence[tuple[str, int, bytes, Kept]]) -> bool:
-        """Whether all of these, each after one of ours, went in at once; else none did."""
+    def _logged(self, commits: Sequence[tuple[int, bytes, Kept]]) -> bool:
+        """Whether all of these, by their keys, each after one of ours, went in at once; else none did."""
         db, bodies, heads, folds = self._db, [], [], []
-        for run, n, commit, kept in commits:
-            number = self._last[run] // NUMBERS
-            bodies.append((number * NUMBERS + n, crc32(commit), commit))
+        for key, commit, kept in commits:
+            number, n = divmod(key, NUMBERS)
+            bodies.append((key, crc32(commit), commit))
             if kept.head is not None:
                 heads.append((number, time.time_ns(), kept.active, n, kept.head))
             if kept.fold is not None:
@@ -394,3 +382,12 @@ class SqliteStore:
     def close(self) -> None:
         """Lets go of the file."""
         self._db.close()
+
+
+def _refusal(put: Callable[..., None], commit: tuple[str, int, bytes, Kept]) -> Refused | None:
+    """Why this commit was not put in, if it was not."""
+    try:
+        put(*commit)
+    except (Taken, Corrupt) as why:
+        return why
+    return None
