@@ -477,6 +477,27 @@ def test_a_signal_of_this_process_is_heard_at_once_and_that_of_another_soon(tmp_
     assert list(store.signals("r")) == [("stop/3", b"c")]
 
 
+@pytest.mark.parametrize("quick", [True, False])
+def test_a_signal_that_came_while_a_commit_tidied_up_is_heard_as_soon(tmp_path, quick):
+    store, other = SqliteStore(tmp_path / "runs.db"), SqliteStore(tmp_path / "runs.db")
+    store.append("r", 1, b"x")
+    assert list(store.signals("r")) == []
+
+    def tidy(*_):  # in its place: SQLite puts the log into the file when nobody is kept from writing any more
+        told = SqliteStore.told
+        other.signal("r", "stop/1", b"a")
+        SqliteStore.told = told  # as of another process
+        time.sleep(2 * sqlite.FRESH_S)
+        return 0
+
+    store._db.set_wal_hook(tidy)
+    if quick:
+        store.append_with("r", 2, b"y", Kept(head=b"h", active=True))
+    else:
+        store.append("r", 2, b"y")
+    assert list(store.signals("r")) == [("stop/1", b"a")]
+
+
 def test_a_file_that_is_removed_between_quick_commits_is_missed_soon(tmp_path):
     path = tmp_path / "runs.db"
     store = SqliteStore(path)

@@ -115,7 +115,7 @@ class SqliteStore:
                 raise problem(self.path, error) from None
             raise
         self._last[run] = key
-        self._wrote()
+        self._wrote(now)
         return True
 
     def append_all(self, commits: Sequence[tuple[str, int, bytes, Kept]]) -> list[Refused | None]:
@@ -175,8 +175,8 @@ class SqliteStore:
 
         A lease need not outlive the power: without `durable` the disk is not waited for.
         """
-        db = self._db
-        self._look(time.monotonic())
+        db, now = self._db, time.monotonic()
+        self._look(now)
         try:
             try:
                 if not durable:
@@ -195,7 +195,7 @@ class SqliteStore:
         except UNREADABLE as error:
             raise problem(self.path, error) from None
         self._old = False
-        self._wrote()
+        self._wrote(now)
 
     def _take_back(self) -> None:
         """Ends a transaction that failed, and forgets what was known by it."""
@@ -204,12 +204,12 @@ class SqliteStore:
         if self._db.in_transaction:  # a full disk has rolled back already
             self._db.execute("ROLLBACK")
 
-    def _wrote(self) -> None:
-        """What others wrote before a commit of ours is known: nobody writes until it is over."""
+    def _wrote(self, began: float) -> None:
+        """What others wrote before a commit of ours is known, but not what they wrote as its log was put into the file."""
         version = self._db.data_version()  # one more for each commit of ours, one for all that others wrote
         if version != self._version + 1:
             self._quiet.clear()
-        self._version, self._seen, self._heard = version, time.monotonic(), SqliteStore.told
+        self._version, self._seen, self._heard = version, began, SqliteStore.told
 
     def _sync_found(self) -> None:
         """What is found on record is durable: who wrote it may have been killed before it was."""
