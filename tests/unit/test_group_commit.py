@@ -168,6 +168,13 @@ def test_a_refusal_leaves_what_was_known_of_the_others(tmp_path):
     assert lines(mine, "b")[2:] == [b"b3", b"b4"]
 
 
+def test_the_first_commit_after_anothers_stands_where_older_versions_look(tmp_path):
+    _, other = written_by_two(tmp_path)
+    together(other, 3)  # as who takes both runs over from one that sleeps
+    together(other, 4)
+    assert [key & 7 for (key,) in other._db.execute("SELECT id FROM commits ORDER BY id")] == [1, 3, 1, 3]
+
+
 def test_a_new_run_that_makes_a_store_forget_stops_no_other(tmp_path, monkeypatch):
     mine, _ = written_by_two(tmp_path)
     monkeypatch.setattr(sqlite, "KNOWN", 2)  # it remembers so many runs, and has two
