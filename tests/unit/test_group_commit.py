@@ -13,6 +13,7 @@ from loopwright.hosts.local import start
 from loopwright.hosts.ways import Ways
 from loopwright.journal import Journal
 from loopwright.ports import Kept
+from loopwright.stores import sqlite
 from loopwright.stores.files import FilesStore
 from loopwright.stores.memory import MemoryStore
 from loopwright.stores.sqlite import SqliteStore
@@ -165,6 +166,21 @@ def test_a_refusal_leaves_what_was_known_of_the_others(tmp_path):
     with pytest.raises(Corrupt, match="lost commit 3"):  # it was none of ours: it is looked for
         mine.append_with("a", 4, b"x", kept("a"))
     assert lines(mine, "b")[2:] == [b"b3", b"b4"]
+
+
+def test_the_first_commit_after_anothers_stands_where_older_versions_look(tmp_path):
+    _, other = written_by_two(tmp_path)
+    together(other, 3)  # as who takes both runs over from one that sleeps
+    together(other, 4)
+    assert [key & 7 for (key,) in other._db.execute("SELECT id FROM commits ORDER BY id")] == [1, 3, 1, 3]
+
+
+def test_a_new_run_that_makes_a_store_forget_stops_no_other(tmp_path, monkeypatch):
+    mine, _ = written_by_two(tmp_path)
+    monkeypatch.setattr(sqlite, "KNOWN", 2)  # it remembers so many runs, and has two
+    new = ("new", 1, b"new1", kept("new"))
+    assert mine.append_all([("a", 3, b"a3", kept("a")), new, ("b", 3, b"b3", kept("b"))]) == [None] * 3
+    assert [lines(mine, run)[-1] for run in ("a", "new", "b")] == [b"a3", b"new1", b"b3"]
 
 
 def test_commits_that_come_together_are_written_side_by_side(tmp_path):

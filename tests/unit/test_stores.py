@@ -477,6 +477,63 @@ def test_a_signal_of_this_process_is_heard_at_once_and_that_of_another_soon(tmp_
     assert list(store.signals("r")) == [("stop/3", b"c")]
 
 
+@pytest.mark.parametrize("quick", [True, False])
+def test_a_signal_that_came_while_a_commit_tidied_up_is_heard_as_soon(tmp_path, quick):
+    store, other = SqliteStore(tmp_path / "runs.db"), SqliteStore(tmp_path / "runs.db")
+    store.append("r", 1, b"x")
+    assert list(store.signals("r")) == []
+
+    def tidy(*_):  # in its place: SQLite puts the log into the file when nobody is kept from writing any more
+        told = SqliteStore.told
+        other.signal("r", "stop/1", b"a")
+        SqliteStore.told = told  # as of another process
+        time.sleep(2 * sqlite.FRESH_S)
+        return 0
+
+    store._db.set_wal_hook(tidy)
+    if quick:
+        store.append_with("r", 2, b"y", Kept(head=b"h", active=True))
+    else:
+        store.append("r", 2, b"y")
+    assert list(store.signals("r")) == [("stop/1", b"a")]
+
+
+def test_what_a_thread_takes_back_takes_no_commit_of_another_with_it(tmp_path):
+    store = SqliteStore(tmp_path / "runs.db")
+    more = Kept(head=None, active=True)
+    store.append_with("r", 1, b"1", more)
+    inside, go = threading.Event(), threading.Event()
+
+    def fails():
+        store._db.execute("INSERT INTO runs (run) VALUES ('not there')")
+        inside.set()
+        assert go.wait(10)
+        raise StoreError("as for an amount that is too much")
+
+    def books():
+        with pytest.raises(StoreError, match="too much"):
+            store._write(fails)
+
+    def asks():
+        seen.extend(store.read("not there"))
+        seen.extend(store.signals("r"))
+        seen.append(store.total("usd", "2026-11-30"))
+        store.append_with("r", 2, b"2", more)
+
+    seen: list[object] = []
+    threads = [threading.Thread(target=books), threading.Thread(target=asks)]
+    threads[0].start()
+    assert inside.wait(10)
+    threads[1].start()
+    threads[1].join(0.1)  # nothing is told of what may be taken back
+    early = list(seen)
+    go.set()
+    for thread in threads:
+        thread.join(10)
+    assert (early, seen) == ([], [0.0])
+    assert list(SqliteStore(store.path).read("r")) == [(1, b"1"), (2, b"2")]
+
+
 def test_a_file_that_is_removed_between_quick_commits_is_missed_soon(tmp_path):
     path = tmp_path / "runs.db"
     store = SqliteStore(path)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from loopwright.errors import Corrupt
-from loopwright.stores.database import SHEETS, UNREADABLE, damaged, problem, version_of
+from loopwright.stores.database import SHEETS, damaged, version_of
 from loopwright.stores.ledgers import Change
 
 if TYPE_CHECKING:
@@ -27,11 +27,15 @@ _SHEET: Final = (
 
 @dataclass(frozen=True, slots=True)
 class RowSheets:
-    """Ledgers and holds, a row each. `write` is one durable transaction; `found` makes durable what is found."""
+    """Ledgers and holds, a row each.
+
+    `write` is one durable transaction, `ask` a look between those of other threads; `found` makes durable what is found.
+    """
 
     path: Path
     db: apsw.Connection
     write: Callable[[Callable[[], object]], None]
+    ask: Callable[[Callable[[], bytes | None]], bytes | None]
     found: Callable[[], None]
 
     def spoilt(self, name: str) -> Corrupt:
@@ -40,10 +44,7 @@ class RowSheets:
 
     def look(self, name: str) -> bytes | None:
         """What the sheet holds; `Corrupt` where the row is not as it was written."""
-        try:
-            return self._body(name)
-        except UNREADABLE as error:
-            raise problem(self.path, error) from None
+        return self.ask(lambda: self._body(name))
 
     def edit(self, name: str, change: Change) -> None:
         """Puts what `change` makes of it in its place, durably."""

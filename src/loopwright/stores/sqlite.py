@@ -1,12 +1,13 @@
 """Journals in one SQLite file: the default store.
 
 Rules. WAL with `synchronous=FULL`, so what was acknowledged survives power loss; every write is one
-`BEGIN IMMEDIATE` transaction. The file itself, and what is no file of ours: `database`.
+`BEGIN IMMEDIATE` transaction, of one thread at a time. The file itself, and what is no file of ours: `database`.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -38,7 +39,6 @@ if TYPE_CHECKING:  # what only types need is not loaded: verbs that read start t
     from loopwright.ports import Hold, Kept, Refused
     from loopwright.stores.ledgers import Ledgers
 
-
 LOOK_S: Final = 0.02  # between looks, in a row of quick commits, whether the file is still there
 FRESH_S: Final = 0.001  # as old may be what is known of other processes' signals
 # A commit that stands in the other table leaves no sum, which a row must have: it is refused as one in the same table is.
@@ -60,6 +60,7 @@ class SqliteStore:
     def __init__(self, path: Path, *, alive: Callable[[str], bool | None] = lambda _: None) -> None:
         self.path = path
         self._alive = alive
+        self._turn = threading.RLock()  # held through a transaction, which is the connection's
         self._db = open_database(path)
         self._execute = self._db.cursor().execute  # of one cursor, for what is executed all the time
         self._file = path.stat().st_ino
@@ -85,14 +86,10 @@ class SqliteStore:
 
     def append_with(self, run: str, n: int, commit: bytes, kept: Kept) -> None:
         """Like `append`, with head and fold in the same transaction."""
-        last = self._last.get(run)
-        if (
-            last is None
-            or last % NUMBERS != n - 1
-            or kept.fold is not None
-            or not self._put(run, last + 1, commit, kept)
-        ):
-            self._write(lambda: self._insert(run, n, commit, kept))
+        with self._turn:
+            last = self._last.get(run, -1)  # which is before no number
+            if last % NUMBERS != n - 1 or kept.fold is not None or not self._put(run, last + 1, commit, kept):
+                self._write(lambda: self._insert(run, n, commit, kept))
 
     def _put(self, run: str, key: int, commit: bytes, kept: Kept) -> bool:
         """Whether a commit went in after one of ours: as little as can be done, since a loop waits for it twice an iteration."""
@@ -115,48 +112,36 @@ class SqliteStore:
                 raise problem(self.path, error) from None
             raise
         self._last[run] = key
-        self._wrote()
+        self._wrote(now)
         return True
 
     def append_all(self, commits: Sequence[tuple[str, int, bytes, Kept]]) -> list[Refused | None]:
         """Like `append_with` for each, in one transaction; a refusal takes no other with it."""
+        if len(commits) == 1:
+            return [_refusal(self.append_with, commits[0])]
         refused: list[Refused | None] = [None] * len(commits)
 
         def put() -> None:
-            follow = []  # those after one of ours: they go in at once
+            follow = {}  # the keys of those after one of ours: they go in at once
             for i, (run, n, _, _) in enumerate(commits):
-                last = self._last.get(run)
-                if last is None or last % NUMBERS != n - 1:
-                    refused[i] = self._refused(commits[i])
+                last = self._last.get(run, -1)
+                if last % NUMBERS != n - 1:
+                    refused[i] = _refusal(self._insert, commits[i])
                 else:
-                    self._last[run] = last + 1
-                    follow.append(i)
-            if not self._logged([commits[i] for i in follow]):
+                    follow[i] = self._last[run] = last + 1
+            if not self._logged([(key, *commits[i][2:]) for i, key in follow.items()]):
                 for i in follow:  # somebody is refused: who?
-                    refused[i] = self._refused(commits[i])
+                    refused[i] = _refusal(self._insert, commits[i])
 
-        if len(commits) == 1:
-            try:
-                self.append_with(*commits[0])
-            except (Taken, Corrupt) as why:
-                refused[0] = why
-        else:
-            self._write(put)
+        self._write(put)
         return refused
 
-    def _refused(self, commit: tuple[str, int, bytes, Kept]) -> Refused | None:
-        try:
-            self._insert(*commit)
-        except (Taken, Corrupt) as why:
-            return why
-        return None
-
-    def _logged(self, commits: Sequence[tuple[str, int, bytes, Kept]]) -> bool:
-        """Whether all of these, each after one of ours, went in at once; else none did."""
+    def _logged(self, commits: Sequence[tuple[int, bytes, Kept]]) -> bool:
+        """Whether all of these, by their keys, each after one of ours, went in at once; else none did."""
         db, bodies, heads, folds = self._db, [], [], []
-        for run, n, commit, kept in commits:
-            number = self._last[run] // NUMBERS
-            bodies.append((number * NUMBERS + n, crc32(commit), commit))
+        for key, commit, kept in commits:
+            number, n = divmod(key, NUMBERS)
+            bodies.append((key, crc32(commit), commit))
             if kept.head is not None:
                 heads.append((number, time.time_ns(), kept.active, n, kept.head))
             if kept.fold is not None:
@@ -187,27 +172,28 @@ class SqliteStore:
 
         A lease need not outlive the power: without `durable` the disk is not waited for.
         """
-        db = self._db
-        self._look(time.monotonic())
-        try:
+        with self._turn:
+            db, now = self._db, time.monotonic()
+            self._look(now)
             try:
-                if not durable:
-                    db.execute("PRAGMA synchronous=normal")
-                db.execute("BEGIN IMMEDIATE")
-                if self._old:
-                    grow(db)
-                put()
-                db.execute("COMMIT")
-            except BaseException:
-                self._take_back()
-                raise
-            finally:
-                if not durable:
-                    db.execute("PRAGMA synchronous=full")
-        except UNREADABLE as error:
-            raise problem(self.path, error) from None
-        self._old = False
-        self._wrote()
+                try:
+                    if not durable:
+                        db.execute("PRAGMA synchronous=normal")
+                    db.execute("BEGIN IMMEDIATE")
+                    if self._old:
+                        grow(db)
+                    put()
+                    db.execute("COMMIT")
+                except BaseException:
+                    self._take_back()
+                    raise
+                finally:
+                    if not durable:
+                        db.execute("PRAGMA synchronous=full")
+            except UNREADABLE as error:
+                raise problem(self.path, error) from None
+            self._old = False
+            self._wrote(now)
 
     def _take_back(self) -> None:
         """Ends a transaction that failed, and forgets what was known by it."""
@@ -216,12 +202,12 @@ class SqliteStore:
         if self._db.in_transaction:  # a full disk has rolled back already
             self._db.execute("ROLLBACK")
 
-    def _wrote(self) -> None:
-        """What others wrote before a commit of ours is known: nobody writes until it is over."""
+    def _wrote(self, began: float) -> None:
+        """What others wrote before a commit of ours is known, but not what they wrote as its log was put into the file."""
         version = self._db.data_version()  # one more for each commit of ours, one for all that others wrote
         if version != self._version + 1:
             self._quiet.clear()
-        self._version, self._seen, self._heard = version, time.monotonic(), SqliteStore.told
+        self._version, self._seen, self._heard = version, began, SqliteStore.told
 
     def _sync_found(self) -> None:
         """What is found on record is durable: who wrote it may have been killed before it was."""
@@ -254,18 +240,21 @@ class SqliteStore:
         if kept is not None and kept.fold is not None:
             db.execute(_FOLD, (number, n, kept.fold))
 
-    def _rows(self, sql: str, *values: str | int) -> list[Any]:
+    def _asked(self, ask: Callable[[], Any]) -> Any:
+        """What `ask` finds in the file, between the transactions of other threads."""
         try:
-            return list(self._db.execute(sql, values))
+            with self._turn:
+                return ask()
         except UNREADABLE as error:
             raise problem(self.path, error) from None
 
+    def _rows(self, sql: str, *values: str | int) -> list[Any]:
+        rows: list[Any] = self._asked(lambda: list(self._db.execute(sql, values)))
+        return rows
+
     def read(self, run: str, after: int = 0) -> Iterator[tuple[int, bytes]]:
         """The commits above `after`, in order, a bounded number in memory at a time."""
-        try:
-            number = self._numbers.of(run)
-        except UNREADABLE as error:
-            raise problem(self.path, error) from None
+        number: int | None = self._asked(lambda: self._numbers.of(run))
         if number is None:
             return
         base = number * NUMBERS
@@ -283,7 +272,7 @@ class SqliteStore:
         """The first rows of commits with keys in between."""
         if self._old:
             rows = self._rows(_OLD_ROWS + _SOME, after, before)
-            if version_of(self._db) < VERSION:  # still, after it was read
+            if self._asked(lambda: version_of(self._db)) < VERSION:  # still, after it was read
                 return rows
             self._old = False
         return self._rows(_ROWS + _SOME, after, before)
@@ -337,21 +326,22 @@ class SqliteStore:
 
     def signals(self, run: str) -> Iterable[tuple[str, bytes]]:
         """The signals not yet settled, oldest first; nearly free while nobody else writes."""
-        now, told = time.monotonic(), SqliteStore.told
-        if now - self._seen > FRESH_S or told is not self._heard:
-            self._rows("PRAGMA data_version")  # looks at the file, which the C call of that name does not
-            version = self._db.data_version()
-            if version != self._version:
-                self._quiet.clear()
-            self._version, self._seen, self._heard = version, now, told
-        if run in self._quiet:
-            return ()
-        rows = self._rows("SELECT key, body FROM signals WHERE run=? AND settled=0 ORDER BY seq", run)
-        if not rows:
-            if len(self._quiet) >= KNOWN:
-                self._quiet.clear()
-            self._quiet.add(run)
-        return rows
+        with self._turn:
+            now, told = time.monotonic(), SqliteStore.told
+            if now - self._seen > FRESH_S or told is not self._heard:
+                self._rows("PRAGMA data_version")  # looks at the file, which the C call of that name does not
+                version = self._db.data_version()
+                if version != self._version:
+                    self._quiet.clear()
+                self._version, self._seen, self._heard = version, now, told
+            if run in self._quiet:
+                return ()
+            rows = self._rows("SELECT key, body FROM signals WHERE run=? AND settled=0 ORDER BY seq", run)
+            if not rows:
+                if len(self._quiet) >= KNOWN:
+                    self._quiet.clear()
+                self._quiet.add(run)
+            return rows
 
     def settle(self, run: str, keys: Iterable[str]) -> None:
         """Marks signals as consumed."""
@@ -369,7 +359,7 @@ class SqliteStore:
         from loopwright.stores.ledgers import Ledgers  # verbs that read have no use for it
         from loopwright.stores.rows import RowSheets
 
-        return Ledgers(RowSheets(self.path, self._db, self._write, self._sync_found))
+        return Ledgers(RowSheets(self.path, self._db, self._write, self._asked, self._sync_found))
 
     def add(self, key: str, day: str, entry: str, amount: float) -> float:
         """The ledger's total with this entry, which is counted once, durably."""
@@ -393,4 +383,14 @@ class SqliteStore:
 
     def close(self) -> None:
         """Lets go of the file."""
-        self._db.close()
+        with self._turn:
+            self._db.close()
+
+
+def _refusal(put: Callable[..., None], commit: tuple[str, int, bytes, Kept]) -> Refused | None:
+    """Why this commit was not put in, if it was not."""
+    try:
+        put(*commit)
+    except (Taken, Corrupt) as why:
+        return why
+    return None
