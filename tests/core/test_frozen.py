@@ -5,13 +5,14 @@ import pickle
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, FrozenInstanceError, asdict, dataclass, field, fields, replace
 from inspect import signature
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 import pytest
 
 from loopwright.core.frozen import frozen
 from loopwright.core.replacing import replace as quick
+from loopwright.core.values import Score
 
 
 class Plain:
@@ -162,7 +163,14 @@ class AtTheTop:
     """Found by its name, as processes that are told values need it."""
 
     value: int
+    other: Mapping[str, Any] = field(default_factory=dict)
 
 
 def test_it_can_be_told_to_another_process():
     assert pickle.loads(pickle.dumps(AtTheTop(value=3))) == AtTheTop(value=3)
+
+
+def test_the_types_of_what_makes_it_are_found_where_it_stands():
+    found = get_type_hints(AtTheTop.__init__)
+    assert found == {**get_type_hints(AtTheTop), "return": type(None)}
+    assert signature(Score, eval_str=True).parameters["value"].annotation is float

@@ -7,6 +7,7 @@ Rule: to everybody, type checkers included, it is `dataclass(frozen=True, kw_onl
 
 from __future__ import annotations
 
+import sys
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, Final, TypeVar, dataclass_transform
 
@@ -39,7 +40,7 @@ def _init(cls: Any) -> Any:
     """
     places, names = ["self"], ["*"]
     held = []
-    known: dict[str, Any] = {"__name__": cls.__module__, "_FACTORY": _FACTORY, "_set": object.__setattr__}
+    known: dict[str, Any] = {"_FACTORY": _FACTORY, "_set": object.__setattr__}
     for f in fields(cls):
         default, value = "", f.name
         if f.default is not MISSING:
@@ -50,11 +51,14 @@ def _init(cls: Any) -> Any:
         (names if f.kw_only else places).append(f"{f.name}{default}")
         held.append(f"'{f.name}': {value}")
     told = ", ".join(places + names if names[1:] else places)
-    text = f"def __init__({told}):\n    _set(self, '__dict__', {{{', '.join(held)}}})"
+    text = f"def made({', '.join(known)}):\n def __init__({told}):\n  _set(self, '__dict__', {{{', '.join(held)}}})"
     if hasattr(cls, "__post_init__"):
-        text += "\n    self.__post_init__()"
-    exec(text, known)  # noqa: S102 - as the standard library makes its own, of names that stand in our classes
-    init = known["__init__"]
+        text += "\n  self.__post_init__()"
+    text += "\n return __init__"
+    # As the standard library makes its own, of names that stand in our classes, and where their types are known.
+    space: dict[str, Any] = {}
+    exec(text, vars(sys.modules[cls.__module__]), space)  # noqa: S102
+    init = space["made"](**known)
     init.__qualname__ = f"{cls.__qualname__}.__init__"
     init.__annotations__ = {**{f.name: f.type for f in fields(cls)}, "return": None}
     return init
