@@ -254,3 +254,20 @@ def test_best_keeps_what_it_is():
     assert better(LoopState(snapshot="t"), Iteration(number=3, output={"a": 1}), of(0.5)) == Best(
         iteration=3, score=0.5, passed=False, snapshot="t", output={"a": 1}
     )
+
+
+def test_failing_items_may_be_any_series_of_texts_that_knows_no_truth():
+    class Series(tuple):
+        __slots__ = ()
+
+        def __eq__(self, other):
+            raise ValueError("ambiguous")
+
+        __ne__ = __bool__ = __eq__
+
+        def __hash__(self):
+            return 0
+
+    assert list(Score(0.5, failing=Series(("a", "b"))).failing) == ["a", "b"]
+    with pytest.raises(ValueError, match="are texts"):
+        Score(0.5, failing=Series(("a", 2)))

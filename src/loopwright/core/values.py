@@ -230,7 +230,8 @@ class Score:
         if not isinstance(self.reason, str) or not isinstance(self.unit, str):
             raise ValueError(f"a score's reason and unit are texts, not {self.reason!r} and {self.unit!r}")  # noqa: TRY004 - one error type for bad values
         items = self.failing
-        if items != () and (isinstance(items, str) or not all(isinstance(item, str) for item in items)):
+        some = type(items) is not tuple or items  # an array knows neither `not` nor `!=`
+        if some and (isinstance(items, str) or not all(isinstance(item, str) for item in items)):
             raise ValueError(f"a score's failing items are texts, not {self.failing!r}")
         if not isinstance(self.evidence, (dict, Mapping)) or not isinstance(self.graded, bool):  # dict: quick
             raise ValueError("a score's evidence is a mapping, and graded is True or False")  # noqa: TRY004 - the same
