@@ -229,8 +229,7 @@ class Score:
             raise ValueError(f"a score has cause {self.cause!r} and direction {self.direction!r}")
         if not isinstance(self.reason, str) or not isinstance(self.unit, str):
             raise ValueError(f"a score's reason and unit are texts, not {self.reason!r} and {self.unit!r}")  # noqa: TRY004 - one error type for bad values
-        items = self.failing
-        some = type(items) is not tuple or items  # an array knows neither `not` nor `!=`
+        some = type(items := self.failing) is not tuple or items  # an array has no truth, nor has its `!=`
         if some and (isinstance(items, str) or not all(isinstance(item, str) for item in items)):
             raise ValueError(f"a score's failing items are texts, not {self.failing!r}")
         if not isinstance(self.evidence, (dict, Mapping)) or not isinstance(self.graded, bool):  # dict: quick
