@@ -106,29 +106,28 @@ class Journal:
         """Writes the waiting facts as one commit; returns once they are durable. `Locked` when fenced off."""
         if not self._pending:
             return
-        facts = tuple(self._pending)
-        line, kept = self._written(facts)
+        n, facts = self.n + 1, tuple(self._pending)
+        line, kept = self._written(n, facts)
         refused: Taken | None = None
         try:
-            self.store.append_with(self.run, self.n + 1, line, kept)
+            self.store.append_with(self.run, n, line, kept)
         except Taken as taken:
             refused = taken
-        self._settle(facts, line, kept, refused)
+        self._settle(n, facts, line, kept, refused)
 
     async def save(self) -> None:
         """`flush`, in one go with other runs of this process where there are any."""
         if self._together is None or not self._pending:
             self.flush()
             return
-        facts = tuple(self._pending)
-        line, kept = self._written(facts)
+        n, facts = self.n + 1, tuple(self._pending)
+        line, kept = self._written(n, facts)
         await self._together.write(
-            self.run, self.n + 1, line, kept, lambda refused: self._settle(facts, line, kept, refused)
+            self.run, n, line, kept, lambda refused: self._settle(n, facts, line, kept, refused)
         )
 
-    def _written(self, facts: _Facts) -> tuple[bytes, Kept]:
-        """The next commit, of these facts, and what a store keeps beside it."""
-        n = self.n + 1
+    def _written(self, n: int, facts: _Facts) -> tuple[bytes, Kept]:
+        """Commit `n`, of these facts, and what a store keeps beside it."""
         line = codec.encode(n, self._link, self._owner, self._epoch, self._nonce, facts)
         due = n - self._kept >= KEEP_FOLD_EVERY
         silent = len(facts) == 1 and isinstance(facts[0][1], AttemptSucceeded)
@@ -141,17 +140,17 @@ class Journal:
         )
         return line, kept
 
-    def _settle(self, facts: _Facts, line: bytes, kept: Kept, refused: Refused | None) -> None:
+    def _settle(self, n: int, facts: _Facts, line: bytes, kept: Kept, refused: Refused | None) -> None:
         """The commit stands, or why it does not is raised."""
         if isinstance(refused, StoreError):
             raise refused
         if refused is not None and refused.standing != line:
             raise Locked(
-                f"run {self.run} was taken over by another runner (commit {self.n + 1}); this one stops"
+                f"run {self.run} was taken over by another runner (commit {n}); this one stops"
             ) from None
-        self.n, self._link = self.n + 1, codec.link_of(line)
+        self.n, self._link = n, codec.link_of(line)
         if kept.fold is not None:
-            self._kept = self.n
+            self._kept = n
         del self._pending[: len(facts)]
         self._closed = None
         if self._observe or self.follow:

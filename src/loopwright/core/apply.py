@@ -71,7 +71,7 @@ def apply(state: LoopState, event: ev.Event, at: datetime) -> LoopState:
     # The copy is ours alone until it is returned, so this one field is set in place, not by another copy.
     # A clock set back never moves a run backwards.
     before = state.updated_at
-    after.__dict__["updated_at"] = at if at > before else before  # noqa: FURB136 - max() is three times the price
+    after.__dict__["updated_at"] = at if at >= before else before  # noqa: FURB136 - max() is three times the price
     return after
 
 
