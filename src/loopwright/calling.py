@@ -26,7 +26,7 @@ AT_ONCE_S: Final = 0.0005  # a function that was over so soon the last time is w
 _Inbox: TypeAlias = "queue.SimpleQueue[_Call]"
 _AWAITED: Final = (CoroutineType, Awaitable)  # most are found by the first, without asking an abstract class
 # From Python 3.12 on a task may begin at once, which saves those that never wait a turn of the loop.
-_AT_ONCE: Final = getattr(asyncio, "eager_task_factory", None)
+_EAGER: Final = getattr(asyncio, "eager_task_factory", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Threads:
         loop = asyncio.get_running_loop()
         waiting: list[asyncio.Future[None]] = []  # of who waits for its end, once anybody must
         work = _caught(value, waiting)
-        task: asyncio.Task[Any] = loop.create_task(work) if _AT_ONCE is None else _AT_ONCE(loop, work)
+        task: asyncio.Task[Any] = loop.create_task(work) if _EAGER is None else _EAGER(loop, work)
         try:
             if self._at_once and not task.done():
                 # It begins in this turn of the loop; to be told of its end takes another.

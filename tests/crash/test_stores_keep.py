@@ -136,26 +136,27 @@ def lost_power(ops, base, place, runs="r"):
     return tried, losses
 
 
-@pytest.mark.parametrize("broken", [False, True])
-def test_a_lease_that_does_not_wait_for_the_disk_takes_no_commit_with_it(broken, place, record_property):
+def through_power_loss(work, broken, place, *runs):
+    """What `work` did, how often power was lost in it, and what of these runs was lost; `broken`: nothing waits."""
     base = place / "base"
     base.mkdir()
     normal = (lambda store: store._db.execute("PRAGMA synchronous=normal")) if broken else lambda _: None
-    ops = recorded(leased(base / "s", after_each=normal), base, sqlite_calls)
+    ops = recorded(work(base / "s", after_each=normal), base, sqlite_calls)
+    return ops, *lost_power(ops, base, place, *runs)
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_lease_that_does_not_wait_for_the_disk_takes_no_commit_with_it(broken, place, record_property):
+    ops, tried, losses = through_power_loss(leased, broken, place)
     begun = [op for op in ops if op.path.endswith("-wal") and op.kind == "write" and op.at == 0]
     assert len(begun) > 3  # the log was begun anew, each time by a lease
-    tried, losses = lost_power(ops, base, place)
     record_property("measured", f"commits among leases, power lost {tried} times: {len(losses)} losses")
     assert bool(losses) == broken
 
 
 @pytest.mark.parametrize("broken", [False, True])
 def test_commits_that_wait_together_survive_the_loss_of_power(broken, place, record_property):
-    base = place / "base"
-    base.mkdir()
-    normal = (lambda store: store._db.execute("PRAGMA synchronous=normal")) if broken else lambda _: None
-    ops = recorded(grouped(base / "s", after_each=normal), base, sqlite_calls)
-    tried, losses = lost_power(ops, base, place, "rq")
+    _, tried, losses = through_power_loss(grouped, broken, place, "rq")
     record_property("measured", f"commits that wait together, power lost {tried} times: {len(losses)} losses")
     assert tried > 50
     assert bool(losses) == broken

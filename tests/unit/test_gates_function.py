@@ -5,15 +5,19 @@ import functools
 import threading
 import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from a_place import place, score
 
+from loopwright.core.limits import Limits
 from loopwright.core.values import Score
 from loopwright.errors import BadEvidence, ConfigError, NotStartable
 from loopwright.gates.function import Work, as_gate, gate
 from loopwright.gates.measure import measure
 from loopwright.ports import Seen
+from loopwright.redact import PLAIN
+from loopwright.running import inside
 
 
 class Changed:
@@ -272,3 +276,18 @@ def test_an_async_function_that_is_too_late_or_not_wanted_any_more_is_cancelled(
         assert (task.cancelled(), ended) == (True, [True, True])
 
     asyncio.run(main())
+
+
+def test_the_place_of_who_is_not_told_where_it_works_is_made_again_for_another_limit(tmp_path):
+    run = SimpleNamespace(
+        inside={},
+        workspace=SimpleNamespace(root=tmp_path),
+        project=tmp_path,
+        artifacts=tmp_path,
+        env={},
+        policy=SimpleNamespace(limits=Limits()),
+        journal=SimpleNamespace(redact=PLAIN),
+    )
+    first = inside(run, "", 10.0)
+    assert inside(run, "", 10.0) is first
+    assert [inside(run, "", 5.0).timeout_s, inside(run, "gate", 7.0).timeout_s] == [5.0, 7.0]

@@ -258,6 +258,10 @@ def test_facts_lose_what_was_said_and_keep_the_rest():
             ev.ApprovalDecided(id="1", answer="approve", note=clean, override=clean),
         ),
         (ev.Delivered(to="pr", problem=said), ev.Delivered(to="pr", problem=clean)),
+        (
+            ev.Noticed(approval="1", channel="c", ref=said, problem=said),
+            ev.Noticed(approval="1", channel="c", ref=clean, problem=clean),
+        ),
     ]
     for fact, expected in facts:
         assert MINE.event(fact) == expected

@@ -107,6 +107,21 @@ def test_a_lease_is_one_owners_until_released(store):
     assert store.lease("r", f"1:1@elsewhere@{mine}", 30) is not None
 
 
+def test_what_another_process_asks_for_is_heard_a_moment_after_a_commit(tmp_path):
+    path = tmp_path / "runs.db"
+    store = SqliteStore(path)
+    store.append("r", 1, b"1")
+    assert not list(store.signals("r"))
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from loopwright.stores.sqlite import SqliteStore\n"
+        "assert SqliteStore(Path(sys.argv[1])).signal('r', 'stop/1', b'x')\n"
+    )
+    store.append("r", 2, b"2")
+    subprocess.run([sys.executable, "-c", script, str(path)], check=True)
+    assert list(store.signals("r")) == [("stop/1", b"x")]
+
+
 def test_the_lease_of_a_dead_process_is_void_at_once(tmp_path):
     path = tmp_path / "runs.db"
     script = (
