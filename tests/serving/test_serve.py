@@ -18,10 +18,12 @@ SERVE = ("serve", "--port", "0")
 
 
 def loop(stage, text="", name="nightly", gate="true", file="loop.toml"):
-    stage.write(
-        file,
+    """A loop file, put there whole: a server that reads it meanwhile would say what half of it lacks."""
+    made = stage.write(
+        f"{file}.new",
         f"name = '{name}'\ngoal = 'g'\nagent = '{stage.agent}'\ngates = [{json.dumps(gate)}]\nif_passing = 'run'\n{text}\n",
     )
+    made.replace(stage.folder / file)
     return file
 
 
